@@ -1,0 +1,103 @@
+"""Every error that a user can meet, with its exit code.
+
+    CnaiError                       code      exit
+    |-- SpecError                   spec      2   a spec or flag is wrong, or contradicts itself
+    |-- PlanError                   plan      3   the spec is sound, but no layout fits the machines
+    |-- DataError                   data      4   data, a model file or a checkpoint is missing or broken
+    |-- RunError                    run       5   a run failed, or its folder cannot be used
+    |-- AccuracyError               accuracy  6   compression lost more accuracy than allowed
+    |-- ClusterError                cluster   7   machines cannot be reached or refused
+    `-- Interrupted                 interrupted 130
+
+Each says what (with the value), where, and a hint that repairs it. Anything else that escapes is a
+bug and ends with exit code 1.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CnaiError(Exception):
+    """A mistake or failure that the user can act on.
+
+    Args:
+        message: What is wrong, with the offending value.
+        hint: What to do about it, as a sentence or a command.
+        where: The place: a spec key, a file with line, a flag.
+    """
+
+    code: ClassVar[str] = "bug"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str, where: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.where = where
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.hint, self.where))
+
+    def to_dict(self) -> dict[str, str | int | None]:
+        """Return the fields of the one JSON object that `--json` prints for an error."""
+        return {
+            "error": self.message,
+            "code": self.code,
+            "exit_code": self.exit_code,
+            "where": self.where,
+            "hint": self.hint,
+        }
+
+
+def _rebuild(kind: type[CnaiError], message: str, hint: str, where: str | None) -> CnaiError:
+    return kind(message, hint=hint, where=where)
+
+
+class SpecError(CnaiError):
+    """A spec, key, value or flag is wrong."""
+
+    code = "spec"
+    exit_code = 2
+
+
+class PlanError(CnaiError):
+    """No layout fits the machines."""
+
+    code = "plan"
+    exit_code = 3
+
+
+class DataError(CnaiError):
+    """Data, a model or a checkpoint is missing, empty or broken."""
+
+    code = "data"
+    exit_code = 4
+
+
+class RunError(CnaiError):
+    """A run failed and could not recover, or its folder cannot be used."""
+
+    code = "run"
+    exit_code = 5
+
+
+class AccuracyError(CnaiError):
+    """A compressed model is worse than the gate allows."""
+
+    code = "accuracy"
+    exit_code = 6
+
+
+class ClusterError(CnaiError):
+    """Processes or machines could not be started or reached."""
+
+    code = "cluster"
+    exit_code = 7
+
+
+class Interrupted(CnaiError):  # noqa: N818 - it is an outcome, and reads as one in messages
+    """The user stopped the command; what was finished is kept."""
+
+    code = "interrupted"
+    exit_code = 130

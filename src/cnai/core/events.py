@@ -1,0 +1,187 @@
+"""What happened in a run, as frozen records; one JSON line each.
+
+A line is `{"kind": "StepDone", "v": 1, "time_unix": ..., <fields of the record>}`. A reader skips
+kinds that it does not know, so that an older panel can watch a newer run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from cnai.core.fleet import Phase
+from cnai.core.records import convert, to_dict
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened at a time (seconds since the epoch)."""
+
+    time_unix: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted(Event):
+    """The ranks of a run were started; `attempt` counts from 0."""
+
+    attempt: int
+    ranks: int
+    steps: int
+    plan_digest: str
+    layout: str
+    resumed_step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankReady(Event):
+    """A rank has built its part of the model."""
+
+    rank: int
+    attempt: int
+    pid: int
+    host: str
+    parameters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDone(Event):
+    """A rank finished a step.
+
+    Attributes:
+        step: Steps finished, counted from 1.
+        loss: Mean cross-entropy of the global batch in nats, the same on every rank.
+        grad_norm: L2 norm of the whole gradient before clipping.
+        update_ratio: Norm of the update over norm of the weights of this rank's part; None on
+            steps where it was not measured.
+        tokens: Tokens of the global batch.
+        step_seconds: Wall time of the step, with `data_wait_seconds` of it spent waiting for data.
+    """
+
+    rank: int
+    attempt: int
+    step: int
+    loss: float
+    grad_norm: float
+    update_ratio: float | None
+    learning_rate: float
+    tokens: int
+    step_seconds: float
+    data_wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSaved(Event):
+    """A checkpoint is complete on the store."""
+
+    step: int
+    path: str
+    size_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRejected(Event):
+    """A checkpoint was found damaged and passed over."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankLost(Event):
+    """A rank ended before its work was done.
+
+    Attributes:
+        exit_code: Exit code, or minus the signal number as in subprocess.
+        step: Last step that it reported, None when it reported none.
+        log_tail: Last lines of its log.
+    """
+
+    rank: int
+    attempt: int
+    exit_code: int
+    step: int | None
+    log_tail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """One way to mend a fault.
+
+    Attributes:
+        title: What to do, in a sentence.
+        command: A command that does it, when there is one.
+        spec_patch: Spec keys to change, as `a.b` to value.
+        safe: Whether the runtime may do it by itself.
+    """
+
+    title: str
+    command: str | None = None
+    spec_patch: dict[str, str | int | float | bool] | None = None
+    safe: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding(Event):
+    """A fault or an anomaly that was detected, with what to do about it."""
+
+    detector: str
+    severity: str
+    message: str
+    step: int | None = None
+    rank: int | None = None
+    layer: str | None = None
+    evidence: tuple[str, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageDone(Event):
+    """A stage of the chain (`data`, `train`, `compress`, ...) finished; `key` names its inputs."""
+
+    stage: Phase
+    key: str
+    seconds: float
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded(Event):
+    """Training ended: `done`, `stopped` by the user, or `failed`."""
+
+    outcome: str
+    step: int
+    seconds: float
+    reason: str = ""
+
+
+KINDS: dict[str, type[Event]] = {
+    kind.__name__: kind
+    for kind in (
+        AttemptStarted, RankReady, StepDone, CheckpointSaved, CheckpointRejected, RankLost,
+        Finding, StageDone, RunEnded,
+    )
+}  # fmt: skip
+
+
+def event_line(event: Event) -> bytes:
+    """Return the event as one JSON line, newline included."""
+    return (
+        msgspec.json.encode({"kind": type(event).__name__, "v": VERSION, **to_dict(event)}) + b"\n"
+    )
+
+
+def parse_event(line: bytes, *, where: str) -> Event | None:
+    """Read one line; None when it is torn or of a kind that this version does not know."""
+    try:
+        plain = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    kind = KINDS.get(plain.pop("kind", "")) if isinstance(plain, dict) else None
+    if kind is None or plain.pop("v", 0) > VERSION:
+        return None
+    return convert(kind, plain, where=where)

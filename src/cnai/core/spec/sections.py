@@ -1,0 +1,259 @@
+"""The spec: what a user may ask for, with types, ranges, defaults and meanings in one place.
+
+Each key's docstring is what `ai-cli explain KEY` prints and what the generated reference shows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from cnai.core.shape import DecoderShape
+
+SPEC_VERSION = 1
+
+Positive = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Section(BaseModel):
+    """A part of the spec."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Model(Section):
+    """The model: a decoder's shape, a Hugging Face folder, or a function that builds a module."""
+
+    layers: Positive = 4
+    """Transformer layers."""
+    width: Positive = 128
+    """Hidden size; must divide by `heads`."""
+    heads: Positive = 4
+    """Query heads of attention."""
+    kv_heads: Positive | None = None
+    """Key and value heads (grouped-query attention); none = as many as `heads`."""
+    ffn_width: Positive | None = None
+    """Inner size of the feed-forward part; none = 8/3 of `width`, rounded up to a multiple of 32."""
+    vocab: Annotated[int, Field(ge=256)] = 4096
+    """Tokens in the vocabulary, also the size of a tokenizer that is trained for the run."""
+    sequence: Annotated[int, Field(ge=2)] = 128
+    """Tokens in a training sequence, and the longest context when serving."""
+    rope_theta: Annotated[float, Field(gt=0)] = 10000.0
+    """Base of the rotary position frequencies."""
+    norm_eps: Annotated[float, Field(gt=0)] = 1e-5
+    """Added to the mean square in RMSNorm."""
+    tied_head: bool = True
+    """Whether the output head shares the embedding's weight."""
+    huggingface: str | None = None
+    """Folder with a Llama model in Hugging Face layout to start from; it fixes the shape."""
+    module: str | None = None
+    """`package.module:function` that returns a torch module from tokens (batch, sequence) to logits
+    (batch, sequence, vocab); data parallel only."""
+
+    def shape(self) -> DecoderShape:
+        """Return the decoder's shape with every default worked out."""
+        ffn_width = self.ffn_width or 32 * math.ceil(self.width * 8 / 3 / 32)
+        return DecoderShape(
+            layers=self.layers,
+            width=self.width,
+            heads=self.heads,
+            kv_heads=self.kv_heads or self.heads,
+            ffn_width=ffn_width,
+            vocab=self.vocab,
+            sequence=self.sequence,
+            rope_theta=self.rope_theta,
+            norm_eps=self.norm_eps,
+            tied_head=self.tied_head,
+        )
+
+
+class Data(Section):
+    """The text to train on, and the store in which it lies packed."""
+
+    source: str = "pydocs"
+    """`pydocs` (docstrings and comments of this Python's standard library), or a folder of text
+    files, a .jsonl, .parquet or text file."""
+    text_field: str = "text"
+    """Field or column that holds the text of a JSONL or Parquet file."""
+    store: str | None = None
+    """Where the packed tokens lie: `file://`, `s3://bucket/prefix`, `bos://bucket/prefix`; none =
+    `data` in the run folder."""
+    endpoint: str | None = None
+    """Address of an S3-compatible service, for instance `http://localhost:9000`; none = the
+    provider's own."""
+    tokenizer: str | None = None
+    """A tokenizer.json to use instead of training one on the source."""
+    validation_fraction: Fraction = 0.05
+    """Share of the documents kept for validation; a document is never in both parts."""
+    block_rows: Positive = 256
+    """Rows in one block of the store, the unit that is read, checked and cached."""
+
+
+class DataParallel(Section):
+    """Copies of the model that each take a share of the batch."""
+
+    size: Positive | None = None
+    """Copies; none = chosen by the planner."""
+    sharding: Literal["auto", "none", "full"] = "auto"
+    """Whether the copies share out the parameters (`full`, FSDP) or each hold all (`none`); `auto` =
+    `none` where it fits the memory."""
+
+
+class ModelParallel(Section):
+    """Ranks over which the weights of one layer are split (tensor parallelism)."""
+
+    size: Positive | None = None
+    """Ranks in a group; none = chosen by the planner."""
+    split_layer: Annotated[int, Field(ge=0)] = 0
+    """Index of the first transformer layer whose weights are split over the group; layers before it
+    are replicated inside the group. 0 = all layers are split."""
+
+
+class PipelineParallel(Section):
+    """Stages into which the layers are cut."""
+
+    stages: Positive | None = None
+    """Stages; none = chosen by the planner."""
+    schedule: Literal["1F1B", "GPipe"] = "1F1B"
+    """Order of forward and backward passes."""
+    microbatches: Positive | None = None
+    """Pieces into which a rank's share of the batch is cut; none = chosen by the planner."""
+
+
+class Parallel(Section):
+    """How the model lies over ranks. Their number is data x model x pipeline."""
+
+    data_parallel: DataParallel = DataParallel()
+    model_parallel: ModelParallel = ModelParallel()
+    pipeline_parallel: PipelineParallel = PipelineParallel()
+
+
+class Train(Section):
+    """The training itself."""
+
+    steps: Positive = 200
+    """Optimizer steps."""
+    tokens: Positive | None = None
+    """Tokens to train on instead of a number of steps; rounded up to whole steps."""
+    batch: Positive = 16
+    """Sequences in a step over all ranks."""
+    learning_rate: Annotated[float, Field(gt=0, lt=10)] = 3e-3
+    """Peak learning rate."""
+    warmup_steps: Annotated[int, Field(ge=0)] = 10
+    """Steps over which the rate rises from 0."""
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    """How the rate falls after the warm-up."""
+    final_rate: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Rate at the last step as a share of the peak."""
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    """Update rule."""
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (
+        0.9,
+        0.95,
+    )
+    """Decay of AdamW's two averages."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.1
+    """Decay of the matrices (not of norms)."""
+    clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
+    """Largest norm of the gradient; none = no clipping."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Number format of the matrix products; weights and optimizer stay in float32."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Seed of the initial weights and of the order of the data."""
+    max_restarts: Annotated[int, Field(ge=0)] = 3
+    """How often a run may be started again after it lost a rank."""
+    timeout_seconds: Positive = 300
+    """Longest wait for another rank before a step counts as hung."""
+
+
+class Resources(Section):
+    """The machines."""
+
+    on: Literal["local", "kubernetes"] = "local"
+    """Where to run; the flag `--on` overrides it."""
+    ranks: Positive | None = None
+    """Ranks in all; none = the product of the three parallel sizes, or what the machine has."""
+    nodes: Positive = 1
+    """Machines, for a plan on a fleet other than this machine."""
+    devices_per_node: Positive | None = None
+    """Devices on one machine; none = what this machine has, else ranks over nodes."""
+    device: str = "auto"
+    """`auto` (this machine), `cpu`, or a device such as `A100-80GB` or `H100-80GB`."""
+    device_memory: str | None = None
+    """Memory of one device such as `80 GB`; none = known from `device`."""
+
+
+class Checkpoint(Section):
+    """Saved states from which a run goes on."""
+
+    every_steps: Positive = 50
+    """Steps between checkpoints; the last step is always saved."""
+    keep: Positive = 2
+    """Newest checkpoints kept."""
+
+
+class Monitor(Section):
+    """What is watched while training."""
+
+    update_ratio_every: Annotated[int, Field(ge=0)] = 10
+    """Steps between measurements of update norm over weight norm; 0 = never."""
+    prometheus_port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """Port of `/metrics` while training; none = off (see `ai-cli monitor`)."""
+
+
+class Compress(Section):
+    """Compression of the trained model."""
+
+    enabled: bool = True
+    """Whether `ai-cli run` compresses the model."""
+    precision: Literal["int8"] = "int8"
+    """Number format of the compressed weights."""
+    max_loss: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    """Largest relative rise of the validation perplexity; more is refused with exit code 6."""
+    validation_sequences: Annotated[int, Field(ge=2)] = 64
+    """Validation sequences on which the loss is measured."""
+
+
+class Serve(Section):
+    """The server."""
+
+    enabled: bool = True
+    """Whether `ai-cli run` serves the model and sends it a request."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    """Port to listen on; 0 = any free one."""
+    prompt: str = "Return the"
+    """Prompt of the request that `ai-cli run` sends."""
+    max_tokens: Positive = 32
+    """Tokens generated when a request does not say."""
+
+
+class RunSpec(Section):
+    """One run, from data to a served model."""
+
+    version: Annotated[int, Field(ge=1)] = SPEC_VERSION
+    """Version of this format."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = "run"
+    """Name of the run and of its folder."""
+    output: str = "runs"
+    """Folder that holds the run folders."""
+    model: Model = Model()
+    data: Data = Data()
+    parallel: Parallel = Parallel()
+    train: Train = Train()
+    resources: Resources = Resources()
+    checkpoint: Checkpoint = Checkpoint()
+    monitor: Monitor = Monitor()
+    compress: Compress = Compress()
+    serve: Serve = Serve()
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps, worked out from `train.tokens` when that is given."""
+        if self.train.tokens is None:
+            return self.train.steps
+        return -(-self.train.tokens // (self.train.batch * self.model.sequence))
