@@ -1,0 +1,63 @@
+"""What a packed dataset is: the record that lies beside its blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Rows that lie in one blob, the unit that is read, checked and cached.
+
+    Attributes:
+        checksum: xxh3-128 of the blob as hex digits.
+    """
+
+    key: str
+    rows: int
+    size_bytes: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetManifest:
+    """A packed dataset.
+
+    Attributes:
+        digest: Hash of everything that made it (source content, tokenizer, options); equal digests
+            mean equal rows.
+        source: What was read, for people.
+        documents: Documents in both parts.
+        source_bytes: UTF-8 bytes of the text in both parts.
+        tokenizer: Key of the tokenizer.json in the same store.
+        sequence: Tokens predicted by a row; a row holds `sequence + 1` tokens and shares its first
+            with the end of the row before.
+        dtype: numpy type of the tokens, `uint16` or `uint32`, little endian.
+        validation_row_bytes: UTF-8 bytes of the predicted tokens of each validation row, to turn
+            nats per token into bits per byte.
+        trigram_bits_per_byte: Bits per byte of a byte trigram model, trained on the training
+            documents, on the validation documents: the floor that a model has to beat.
+    """
+
+    digest: str
+    source: str
+    documents: int
+    source_bytes: int
+    tokenizer: str
+    vocab: int
+    sequence: int
+    dtype: str
+    train: tuple[Block, ...]
+    validation: tuple[Block, ...]
+    validation_row_bytes: tuple[int, ...]
+    trigram_bits_per_byte: float
+
+    @property
+    def train_rows(self) -> int:
+        """Rows for training."""
+        return sum(block.rows for block in self.train)
+
+    @property
+    def validation_rows(self) -> int:
+        """Rows for validation."""
+        return sum(block.rows for block in self.validation)
