@@ -101,3 +101,9 @@ class Interrupted(CnaiError):  # noqa: N818 - it is an outcome, and reads as one
 
     code = "interrupted"
     exit_code = 130
+
+
+def error_of(code: str, message: str, *, hint: str, where: str | None) -> CnaiError:
+    """Make the error of a code again, for instance one that another process met."""
+    kinds = {kind.code: kind for kind in CnaiError.__subclasses__()}
+    return kinds.get(code, CnaiError)(message, hint=hint, where=where)

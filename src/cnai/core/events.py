@@ -92,6 +92,18 @@ class CheckpointRejected(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankFailed(Event):
+    """A rank met a CnaiError: the user can act on it, and starting again would not help."""
+
+    rank: int
+    attempt: int
+    code: str
+    message: str
+    hint: str
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankLost(Event):
     """A rank ended before its work was done.
 
@@ -162,8 +174,8 @@ class RunEnded(Event):
 KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        AttemptStarted, RankReady, StepDone, CheckpointSaved, CheckpointRejected, RankLost,
-        Finding, StageDone, RunEnded,
+        AttemptStarted, RankReady, StepDone, CheckpointSaved, CheckpointRejected, RankFailed,
+        RankLost, Finding, StageDone, RunEnded,
     )
 }  # fmt: skip
 

@@ -1,0 +1,112 @@
+"""From a shape and a place to this rank's part of the model, with its weights.
+
+The part is built without memory (meta device), its matrices are split over the model axis and, if
+asked, sharded over the data axis, and only then does it get storage and values. Each value is a
+slice of the full initial tensor, which depends on its name and the seed alone, so that all layouts
+start from the same model without a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    RowwiseParallel,
+    parallelize_module,
+)
+
+from cnai.core.layout import ParallelPlan, Sharding
+from cnai.core.shape import DecoderShape
+from cnai.models.decoder import Decoder
+from cnai.train.ranks import Ranks
+
+Weights = Callable[[str], Tensor]
+
+
+def build_decoder(
+    shape: DecoderShape, plan: ParallelPlan, ranks: Ranks, weights: Weights
+) -> Decoder:
+    """Return this rank's part of the decoder, split, sharded and filled.
+
+    Args:
+        weights: Gives the full initial tensor of a parameter by its name in the whole model.
+    """
+    stage = plan.stages[ranks.place.pipeline]
+    with torch.device("meta"):
+        part = Decoder(shape, first_layer=stage.first_layer, end_layer=stage.end_layer)
+    split_over_model_axis(part, ranks)
+    if plan.sharding is Sharding.FULL:
+        shard_over_data_axis(part, ranks)
+    part.to_empty(device=ranks.device)
+    _tie(part)
+    fill(part, weights)
+    return part
+
+
+def split_over_model_axis(part: Decoder, ranks: Ranks) -> None:
+    """Split the matrices of the layers from `split_layer` on (Megatron's column and row split).
+
+    Queries, keys, values, gate and up are split by output, so that a rank holds whole heads and
+    whole hidden units; the output and down projections by input, with one sum over the group.
+    Source: Shoeybi et al. 2019, arXiv 1909.08053, section 3.
+    """
+    layout, mesh = ranks.layout, ranks.mesh["model"]
+    if layout.model == 1:
+        return
+    for index, layer in part.layers.items():
+        if layout.is_split(int(index)):
+            parallelize_module(
+                layer,
+                mesh,
+                {
+                    "attention.q_proj": ColwiseParallel(),
+                    "attention.k_proj": ColwiseParallel(),
+                    "attention.v_proj": ColwiseParallel(),
+                    "attention.o_proj": RowwiseParallel(),
+                    "ffn.gate_proj": ColwiseParallel(),
+                    "ffn.up_proj": ColwiseParallel(),
+                    "ffn.down_proj": RowwiseParallel(),
+                },
+            )
+    ends: dict[str, ParallelStyle] = {}
+    if hasattr(part, "embedding") and layout.is_split(0):
+        ends["embedding"] = RowwiseParallel(input_layouts=Replicate())
+    head_layer = 0 if part.shape.tied_head else part.shape.layers - 1
+    if part.is_last and layout.is_split(head_layer):
+        ends["head"] = ColwiseParallel(output_layouts=Replicate())
+    if ends:
+        parallelize_module(part, mesh, ends)
+    _tie(part)
+
+
+def shard_over_data_axis(part: Decoder, ranks: Ranks) -> None:
+    """Shard every parameter over the data axis (FSDP2), a group a layer and one for the rest."""
+    mesh = ranks.mesh["data"]
+    for layer in part.layers.values():
+        fully_shard(layer, mesh=mesh)
+    fully_shard(part, mesh=mesh)
+
+
+def _tie(part: Decoder) -> None:
+    """Let head and embedding share one parameter again after both were rebuilt."""
+    if part.is_last and part.shape.tied_head:
+        part.head.weight = part.embedding.weight
+
+
+@torch.no_grad()
+def fill(module: nn.Module, weights: Weights) -> None:
+    """Give every parameter its slice of the full tensor of its name."""
+    for name, parameter in module.named_parameters():
+        full = weights(name).to(device=parameter.device, dtype=parameter.dtype)
+        if isinstance(parameter, DTensor):
+            # No source rank: each rank slices its own copy, nothing is sent.
+            full = distribute_tensor(
+                full, parameter.device_mesh, parameter.placements, src_data_rank=None
+            )
+        parameter.copy_(full)

@@ -1,0 +1,151 @@
+"""Sharded checkpoints, written by all ranks and readable in any layout.
+
+torch.distributed.checkpoint keeps each tensor under its name in the whole model with the offsets of
+its pieces, so a checkpoint does not know the layout that wrote it. The ranks write into a folder
+whose name starts with a dot; rank 0 hashes the files and gives it its name in one step. What has a
+name `step-N` is therefore complete, and a crash leaves at most a dotted folder that the next save
+removes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+
+from cnai.core.errors import CnaiError, DataError, RunError
+from cnai.core.events import CheckpointSaved
+from cnai.core.files import publish_folder, saving, sync_folder, write_atomically, write_error
+from cnai.core.records import encode_pretty
+from cnai.core.runfolder import RunFolder
+from cnai.core.shape import DecoderShape
+from cnai.models.decoder import Decoder
+from cnai.train.manifest import MANIFEST, CheckpointManifest, list_files, verify_checkpoint
+from cnai.train.ranks import Ranks
+
+State = dict[str, dict[str, Tensor]]
+
+
+class Checkpoints:
+    """The checkpoints of one run, as one rank sees them."""
+
+    def __init__(self, run: RunFolder, ranks: Ranks, *, keep: int, plan_digest: str) -> None:
+        self._run = run
+        self._ranks = ranks
+        self._keep = keep
+        self._plan_digest = plan_digest
+
+    def save(self, step: int, state: State) -> CheckpointSaved | None:
+        """Write a checkpoint; every rank calls this at the same step.
+
+        Returns:
+            The event on rank 0, None on the others.
+
+        Raises:
+            RunError: The disk is full or cannot be written; earlier checkpoints stay.
+        """
+        start = time.perf_counter()
+        target = self._run.checkpoint(step)
+        partial = target.with_name(f".{target.name}.partial")
+        if self._ranks.place.rank == 0:
+            with saving(target):
+                shutil.rmtree(partial, ignore_errors=True)
+                partial.mkdir(parents=True)
+        self._ranks.barrier()
+        try:
+            dcp.save(state, checkpoint_id=partial)
+        except CheckpointException as failure:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise _reason(failure, target) from failure
+        return self._publish(step, partial, target, start)
+
+    def _publish(self, step: int, partial: Path, target: Path, start: float) -> CheckpointSaved | None:
+        if self._ranks.place.rank != 0:
+            return None
+        with saving(target):
+            manifest = CheckpointManifest(
+                step=step, plan_digest=self._plan_digest, files=list_files(partial)
+            )
+            write_atomically(partial / MANIFEST, encode_pretty(manifest))
+            sync_folder(partial)
+            publish_folder(partial, target)
+        for old in self._run.checkpoint_steps()[: -self._keep]:
+            shutil.rmtree(self._run.checkpoint(old))
+        return CheckpointSaved(
+            time_unix=time.time(),
+            step=step,
+            path=str(target.relative_to(self._run.root)),
+            size_bytes=manifest.size_bytes,
+            seconds=time.perf_counter() - start,
+        )
+
+    def load(self, step: int, state: State) -> None:
+        """Fill the tensors of `state` in place, whatever layout wrote them.
+
+        Raises:
+            DataError: The checkpoint cannot be read or belongs to another model.
+        """
+        folder = self._run.checkpoint(step)
+        with reading(folder):
+            dcp.load(state, checkpoint_id=folder)
+
+
+def load_weights(folder: Path, shape: DecoderShape) -> dict[str, Tensor]:
+    """Read the whole model's weights into one process.
+
+    Raises:
+        DataError: The checkpoint is damaged or belongs to a model of another shape.
+    """
+    verify_checkpoint(folder)
+    with torch.device("meta"):
+        names = dict(Decoder(shape).named_parameters())
+    state: dict[str, Any] = {
+        "model": {name: torch.empty(value.shape) for name, value in names.items()}
+    }
+    with reading(folder), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        dcp.load(state, checkpoint_id=folder, no_dist=True)
+    weights: dict[str, Tensor] = state["model"]
+    return weights
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Turn the library's errors into one that names the checkpoint."""
+    try:
+        yield
+    except (CheckpointException, RuntimeError, ValueError, OSError, EOFError) as failure:
+        raise DataError(
+            f"cannot read the checkpoint: {_first_line(failure)}",
+            where=str(folder),
+            hint="it is damaged or belongs to a model of another shape; choose another checkpoint",
+        ) from failure
+
+
+def _reason(failure: CheckpointException, target: Path) -> CnaiError:
+    """Find the operating system's reason behind the ranks' failures."""
+    for error, _ in failure.failures.values():
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, OSError) and cause.errno is not None:
+                return write_error(cause, target)
+            cause = cause.__cause__ or cause.__context__
+    return RunError(
+        f"cannot write the checkpoint: {_first_line(failure)}",
+        where=str(target),
+        hint="look at the disk and the logs, then run the same command again",
+    )
+
+
+def _first_line(failure: BaseException) -> str:
+    lines = str(failure).strip().splitlines()
+    return lines[-1] if lines else type(failure).__name__

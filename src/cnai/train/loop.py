@@ -1,0 +1,203 @@
+"""The loop that every rank runs: rows, forward and backward, norm, update, record, save.
+
+One collective a step carries everything that all ranks must know: the loss, the squared norm of
+the gradient and whether somebody was asked to stop, so that all stop after the same step.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from cnai.core.batches import BatchReader
+from cnai.core.errors import RunError
+from cnai.core.events import Event, StepDone
+from cnai.core.layout import ParallelPlan, Sharding
+from cnai.core.spec.sections import Train
+from cnai.train.checkpoint import Checkpoints, State
+from cnai.train.optimizer import Optimizer, learning_rate
+from cnai.train.pipeline import engine_for
+from cnai.train.ranks import Ranks
+from cnai.train.shards import Shard, shards_of, squared_norm
+
+Record = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainJob:
+    """What the loop needs to know.
+
+    Attributes:
+        steps: Steps of the whole run, also those done by earlier attempts.
+        resume_step: Steps already done, 0 for a new run.
+        checkpoint_every: Steps between checkpoints.
+        update_ratio_every: Steps between measurements of the update ratio, 0 = never.
+    """
+
+    plan: ParallelPlan
+    settings: Train
+    steps: int
+    attempt: int
+    resume_step: int
+    checkpoint_every: int
+    update_ratio_every: int
+
+
+class StopRequest:
+    """Set by SIGTERM: finish the step, save, and leave."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        signal.signal(signal.SIGTERM, self._ask)
+
+    def _ask(self, *_: object) -> None:
+        self.asked = True
+
+
+class Trainer:
+    """One rank's state between steps: its part of the model and of the optimizer."""
+
+    def __init__(self, job: TrainJob, ranks: Ranks, module: nn.Module) -> None:
+        self._job = job
+        self._ranks = ranks
+        self._module = module
+        self._shards = shards_of(module, ranks)
+        self._optimizer = Optimizer(self._shards, job.settings)
+        self._engine = engine_for(module, job.plan, ranks, precision=job.settings.precision)
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that this rank holds."""
+        return sum(shard.local.numel() for shard in self._shards)
+
+    def state(self) -> State:
+        """Return what a checkpoint holds, sharing storage."""
+        model = {name: value.detach() for name, value in self._module.named_parameters()}
+        return {"model": model, "optimizer": self._optimizer.state()}
+
+    def step(self, step: int, reader: BatchReader, *, stop: bool) -> tuple[StepDone, bool]:
+        """Do one step.
+
+        Args:
+            step: Zero-based step.
+            stop: Whether this rank was asked to stop.
+
+        Returns:
+            The record, and whether any rank was asked to stop.
+
+        Raises:
+            RunError: Loss or gradient is not finite.
+        """
+        start = time.perf_counter()
+        share = self._job.plan.microbatches * self._job.plan.microbatch_rows
+        rows = reader.rows(step, self._ranks.place.data * share, share)
+        tokens_RU = torch.from_numpy(rows).to(self._ranks.device)
+        waited = time.perf_counter() - start
+        loss = self._engine.run(tokens_RU)
+        self._reduce_gradients()
+        loss, norm, stopping = self._agree(loss, stop=stop)
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise RunError(
+                f"loss {loss:g} with gradient norm {norm:g} at step {step + 1}",
+                where="train.learning_rate",
+                hint="lower `train.learning_rate`, or set `train.clip_norm: 1.0`; the last "
+                "checkpoint is kept",
+            )
+        rate = learning_rate(self._job.settings, step, self._job.steps)
+        ratio = self._update(norm, rate, measure=self._measures(step))
+        record = StepDone(
+            time_unix=time.time(),
+            rank=self._ranks.place.rank,
+            attempt=self._job.attempt,
+            step=step + 1,
+            loss=loss,
+            grad_norm=norm,
+            update_ratio=ratio,
+            learning_rate=rate,
+            tokens=self._job.plan.global_batch * (rows.shape[1] - 1),
+            step_seconds=time.perf_counter() - start,
+            data_wait_seconds=waited,
+        )
+        return record, stopping
+
+    def _reduce_gradients(self) -> None:
+        """Make every copy of a parameter see the gradient of the whole batch."""
+        if self._job.plan.sharding is Sharding.NONE:
+            self._ranks.average([shard.local_gradient() for shard in self._shards])
+        tied = [s.local_gradient() for s in self._shards if s.name == "embedding.weight"]
+        if tied:
+            self._ranks.add_tied(tied)
+
+    def _agree(self, loss: float, *, stop: bool) -> tuple[float, float, bool]:
+        """Share loss, gradient norm and wish to stop over all ranks in one message.
+
+        Numbers that several ranks hold count once: each contributes its part divided by the number
+        of its copies.
+        """
+        layout = self._ranks.layout
+        squares = squared_norm([shard.local_gradient() for shard in self._shards])
+        mine = sum(
+            square / shard.copies for square, shard in zip(squares, self._shards, strict=True)
+        )
+        total_loss, total_square, stops = self._ranks.total(
+            [loss / (layout.data * layout.model), mine, float(stop)]
+        )
+        return total_loss, math.sqrt(total_square), stops > 0
+
+    def _measures(self, step: int) -> bool:
+        every = self._job.update_ratio_every
+        return every > 0 and step % every == 0
+
+    def _update(self, norm: float, rate: float, *, measure: bool) -> float | None:
+        """Clip, update, forget the gradients; return the update ratio if it is to be measured."""
+        limit = self._job.settings.clip_norm
+        if limit is not None and norm > limit:
+            torch._foreach_mul_([s.local_gradient() for s in self._shards], limit / norm)
+        before = [shard.local.detach().clone() for shard in self._shards] if measure else []
+        self._optimizer.step(rate)
+        self._optimizer.zero()
+        return _update_ratio(self._shards, before) if measure else None
+
+
+def _update_ratio(shards: list[Shard], before: list[torch.Tensor]) -> float:
+    """Return the norm of the update over the norm of the weights before it."""
+    change = torch._foreach_sub([shard.local.detach() for shard in shards], before)
+    weights = sum(squared_norm(before))
+    return math.sqrt(sum(squared_norm(list(change))) / weights) if weights else 0.0
+
+
+def train(
+    job: TrainJob,
+    trainer: Trainer,
+    reader: BatchReader,
+    checkpoints: Checkpoints,
+    record: Record,
+) -> int:
+    """Train from `resume_step` to `steps`, or until somebody is asked to stop.
+
+    Args:
+        record: Takes the events of this rank.
+
+    Returns:
+        Steps done.
+    """
+    stop = StopRequest()
+    if job.resume_step:
+        checkpoints.load(job.resume_step, trainer.state())
+    done = job.resume_step
+    stopping = False
+    while done < job.steps and not stopping:
+        event, stopping = trainer.step(done, reader, stop=stop.asked)
+        done += 1
+        record(event)
+        if stopping or done == job.steps or done % job.checkpoint_every == 0:
+            saved = checkpoints.save(done, trainer.state())
+            if saved is not None:
+                record(saved)
+    return done

@@ -1,0 +1,154 @@
+"""A rank among its peers: the process group, the mesh and what they tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from cnai.core.layout import Layout, Place
+
+AXES = ("pipeline", "data", "model")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """One rank's view of all.
+
+    Attributes:
+        place: Coordinates of this rank.
+        mesh: All ranks, with axes `pipeline`, `data` and `model`.
+        device: Where this rank computes.
+        tie: Group of the first and last stage at these data and model coordinates, which share a
+            tied embedding; None where there is nothing to share.
+    """
+
+    layout: Layout
+    place: Place
+    mesh: DeviceMesh
+    device: torch.device
+    tie: dist.ProcessGroup | None
+
+    @property
+    def data_group(self) -> dist.ProcessGroup:
+        """The ranks that hold the same part of the model."""
+        return self.mesh.get_group("data")
+
+    @property
+    def is_first_stage(self) -> bool:
+        """Whether this rank holds the embedding."""
+        return self.place.pipeline == 0
+
+    @property
+    def is_last_stage(self) -> bool:
+        """Whether this rank computes the loss."""
+        return self.place.pipeline == self.layout.pipeline - 1
+
+    def total(self, values: list[float]) -> list[float]:
+        """Sum numbers over all ranks, in float64 so that their order does not show."""
+        vector = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(vector)
+        return [float(value) for value in vector]
+
+    def average(self, tensors: list[Tensor]) -> None:
+        """Average tensors in place over the data axis, as one message."""
+        if self.layout.data > 1:
+            _all_reduce_flat(tensors, self.data_group)
+            torch._foreach_div_(tensors, self.layout.data)
+
+    def add_tied(self, tensors: list[Tensor]) -> None:
+        """Add tensors in place over the stages that share the embedding."""
+        if self.tie is not None:
+            _all_reduce_flat(tensors, self.tie)
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        dist.barrier()
+
+
+def _all_reduce_flat(tensors: list[Tensor], group: dist.ProcessGroup) -> None:
+    """Sum tensors of one type over a group in one collective.
+
+    One long message costs far less than many short ones, whose latency adds up.
+    """
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    dist.all_reduce(flat, group=group)
+    parts = flat.split([tensor.numel() for tensor in tensors])
+    torch._foreach_copy_(
+        tensors, [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
+    )
+
+
+@contextmanager
+def joined(
+    layout: Layout,
+    rank: int,
+    *,
+    store: tuple[str, int],
+    attempt: int,
+    timeout_seconds: float,
+    tied: bool,
+) -> Iterator[Ranks]:
+    """Join the process group, and leave it together with the others.
+
+    Args:
+        store: Host and port of the attempt's store.
+        attempt: Number of the attempt; its keys are apart from those of other attempts.
+        timeout_seconds: Longest wait in a collective.
+        tied: Whether the first and last stage share an embedding.
+    """
+    limit = timedelta(seconds=timeout_seconds)
+    client = dist.TCPStore(*store, is_master=False, timeout=limit)
+    device = torch.device("cuda", rank % torch.cuda.device_count()) if _has_cuda() else _CPU
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group(
+        backend="nccl" if device.type == "cuda" else "gloo",
+        store=dist.PrefixStore(f"attempt-{attempt}", client),
+        rank=rank,
+        world_size=layout.ranks,
+        timeout=limit,
+    )
+    mesh = init_device_mesh(
+        device.type, (layout.pipeline, layout.data, layout.model), mesh_dim_names=AXES
+    )
+    yield Ranks(
+        layout=layout,
+        place=layout.place(rank),
+        mesh=mesh,
+        device=device,
+        tie=_tie_group(layout, rank) if tied and layout.pipeline > 1 else None,
+    )
+    # Without the barrier a rank that is done may tear down pairs that another still uses.
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+_CPU = torch.device("cpu")
+
+
+def _has_cuda() -> bool:
+    return torch.cuda.is_available()
+
+
+def _tie_group(layout: Layout, rank: int) -> dist.ProcessGroup | None:
+    """Make the group of every (data, model) pair, in the same order on all ranks."""
+    mine = None
+    for data in range(layout.data):
+        for model in range(layout.model):
+            ends = [
+                place.rank
+                for place in layout.places()
+                if (place.data, place.model) == (data, model)
+                and place.pipeline in {0, layout.pipeline - 1}
+            ]
+            group = dist.new_group(ends)
+            if rank in ends and isinstance(group, dist.ProcessGroup):
+                mine = group
+    return mine
