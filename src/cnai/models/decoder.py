@@ -48,7 +48,8 @@ def rotate(x_BHTK: Tensor, rotary_2TK: Tensor) -> Tensor:
     """Turn queries or keys by the angles of their positions."""
     cos_TK, sin_TK = rotary_2TK.to(x_BHTK.dtype)
     low, high = x_BHTK.chunk(2, dim=-1)
-    return x_BHTK * cos_TK + torch.cat((-high, low), dim=-1) * sin_TK
+    turned_BHTK: Tensor = x_BHTK * cos_TK + torch.cat((-high, low), dim=-1) * sin_TK
+    return turned_BHTK
 
 
 class KeyValueCache:
@@ -103,7 +104,8 @@ class Attention(nn.Module):
             k_BGTK, v_BGTK = cache.append(self.index, k_BGTK, v_BGTK)
             past = k_BGTK.shape[2] - T
         mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, past)
-        return self.o_proj(mixed_BHTK.transpose(1, 2).reshape(B, T, -1))
+        out_BTD: Tensor = self.o_proj(mixed_BHTK.transpose(1, 2).reshape(B, T, -1))
+        return out_BTD
 
 
 def attend(q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, past: int) -> Tensor:
@@ -130,7 +132,8 @@ class FeedForward(nn.Module):
     def forward(self, x_BTD: Tensor) -> Tensor:
         """Return the transformed vectors."""
         hidden_BTF = F.silu(self.gate_proj(x_BTD)) * self.up_proj(x_BTD)
-        return self.down_proj(hidden_BTF)
+        out_BTD: Tensor = self.down_proj(hidden_BTF)
+        return out_BTD
 
 
 class Layer(nn.Module):
@@ -148,7 +151,8 @@ class Layer(nn.Module):
     ) -> Tensor:
         """Return the residual stream after this layer."""
         x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), rotary_2TK, cache)
-        return x_BTD + self.ffn(self.ffn_norm(x_BTD))
+        out_BTD: Tensor = x_BTD + self.ffn(self.ffn_norm(x_BTD))
+        return out_BTD
 
 
 class Decoder(nn.Module):
