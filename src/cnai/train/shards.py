@@ -39,9 +39,14 @@ class Shard:
 
     def local_gradient(self) -> Tensor:
         """Return this rank's gradient, sharing storage; zeros where the parameter took no part."""
-        if self.parameter.grad is None:
-            self.parameter.grad = torch.zeros_like(self.parameter)
-        return local_of(self.parameter.grad)
+        gradient = self.parameter.grad
+        if gradient is None:
+            gradient = torch.zeros_like(self.parameter)
+        elif isinstance(gradient, DTensor) and isinstance(self.parameter, DTensor):
+            # An embedding's gradient arrives unsplit or unsummed; a no-op for the others.
+            gradient = gradient.redistribute(placements=self.parameter.placements)
+        self.parameter.grad = gradient
+        return local_of(gradient)
 
     def wrap(self, local: Tensor) -> Tensor:
         """Present a local tensor of this shape the way the parameter is presented."""
@@ -80,7 +85,7 @@ def _copies(name: str, parameter: nn.Parameter, module: nn.Module, ranks: Ranks)
     if isinstance(parameter, DTensor):
         names = parameter.device_mesh.mesh_dim_names or ()
         for axis, placement in zip(names, parameter.placements, strict=True):
-            if placement.is_shard():
+            if not placement.is_replicate():  # plain or strided shard
                 axes[axis] = 1
     tied_twice = ranks.tie is not None and name == "embedding.weight"
     return axes["data"] * axes["model"] * (2 if tied_twice else 1)

@@ -1,0 +1,222 @@
+"""A small training run that tests start as real processes, without the data and plan rooms."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cnai.cluster.local import LocalGang
+from cnai.cluster.ranks import Order, RankEnded
+from cnai.core.events import Event, RankReady, StepDone
+from cnai.core.layout import Layout, Memory, ParallelPlan, Sharding, Stage
+from cnai.core.records import convert, to_dict
+from cnai.core.runfolder import RunFolder, read_events
+from cnai.core.shape import DecoderShape
+from cnai.core.spec.sections import Train
+
+SHAPE = DecoderShape(
+    layers=4, width=32, heads=4, kv_heads=2, ffn_width=64, vocab=64, sequence=16, tied_head=True
+)
+BATCH = 8
+NOTHING = Memory(
+    weight_bytes=0, gradient_bytes=0, optimizer_bytes=0, activation_bytes=0, overhead_bytes=0
+)
+
+
+def plan_of(
+    layout: Layout,
+    *,
+    cuts: tuple[int, ...] | None = None,
+    microbatches: int | None = None,
+    sharding: Sharding = Sharding.NONE,
+    schedule: str = "1F1B",
+) -> ParallelPlan:
+    """Plan the case in a layout; `cuts` are the layers where stages begin."""
+    starts = cuts or tuple(
+        SHAPE.layers * stage // layout.pipeline for stage in range(layout.pipeline)
+    )
+    ends = (*starts[1:], SHAPE.layers)
+    pieces = microbatches or max(2, layout.pipeline) if layout.data < BATCH else 1
+    return ParallelPlan(
+        layout=layout,
+        stages=tuple(
+            Stage(index=index, first_layer=first, end_layer=end, parameters=0, memory=NOTHING)
+            for index, (first, end) in enumerate(zip(starts, ends, strict=True))
+        ),
+        microbatches=pieces,
+        microbatch_rows=BATCH // layout.data // pieces,
+        schedule=schedule,
+        sharding=sharding,
+    )
+
+
+class MadeUpRows:
+    """Rows that depend on the step and the row alone: a noisy arithmetic sequence."""
+
+    def rows(self, step: int, first: int, count: int) -> np.ndarray:
+        return np.stack([self._row(step, row) for row in range(first, first + count)])
+
+    def validation(self, limit: int | None = None) -> np.ndarray:
+        return self.rows(10**6, 0, limit or 8)
+
+    @staticmethod
+    def _row(step: int, row: int) -> np.ndarray:
+        noise = np.random.default_rng((step, row))
+        start = noise.integers(SHAPE.vocab)
+        line = (start + 3 * np.arange(SHAPE.sequence + 1)) % SHAPE.vocab
+        wrong = noise.random(line.size) < 0.1
+        return np.where(wrong, noise.integers(SHAPE.vocab, size=line.size), line)
+
+
+@dataclass
+class Case:
+    """One run of the case.
+
+    Attributes:
+        kill: (rank, step) that dies by SIGKILL in the middle of that step.
+    """
+
+    folder: Path
+    plan: ParallelPlan
+    steps: int = 4
+    tied: bool = True
+    train: dict[str, Any] = field(default_factory=dict)
+    checkpoint_every: int = 2
+    attempt: int = 0
+    resume_step: int = 0
+    kill: tuple[int, int] | None = None
+
+    def start(self, gang: LocalGang) -> RunFolder:
+        run = RunFolder.create(self.folder)
+        payload = {
+            "folder": str(self.folder),
+            "plan": to_dict(self.plan),
+            "steps": self.steps,
+            "tied": self.tied,
+            "train": {"warmup_steps": 0, **self.train},
+            "checkpoint_every": self.checkpoint_every,
+            "resume_step": self.resume_step,
+            "kill": self.kill,
+        }
+        gang.start(
+            Order(
+                target="training_case:train_rank",
+                ranks=self.plan.layout.ranks,
+                payload=payload,
+                logs=run.logs,
+                environment={
+                    "OMP_NUM_THREADS": "1",
+                    "OMP_WAIT_POLICY": "PASSIVE",
+                    "GLOO_SOCKET_IFNAME": "lo",
+                    "PYTHONPATH": os.pathsep.join(
+                        str(Path(__file__).parents[1] / name) for name in ("src", "tests")
+                    ),
+                },
+                attempt=self.attempt,
+            )
+        )
+        return run
+
+    def run(self, gang: LocalGang) -> RunFolder:
+        """Run to the end; every rank must end well."""
+        run = self.start(gang)
+        codes = ends_of(gang)
+        assert set(codes.values()) == {0}, logs_of(run)
+        return run
+
+
+def new_gang() -> LocalGang:
+    return LocalGang(server="cnai.train.forkserver", preload=["training_case", "cnai.train.loop"])
+
+
+def ends_of(gang: LocalGang, seconds: float = 120) -> dict[int, int]:
+    """Wait until all ranks have ended; return their exit codes."""
+    ended: list[RankEnded] = []
+    deadline = time.monotonic() + seconds
+    while gang.living and time.monotonic() < deadline:
+        ended += gang.poll(0.2)
+    assert not gang.living, "ranks still run"
+    return {end.rank: end.code for end in ended}
+
+
+def logs_of(run: RunFolder) -> str:
+    return "\n".join(
+        f"--- {log.name}\n{log.read_text()[-2000:]}" for log in sorted(run.logs.iterdir())
+    )
+
+
+def losses(run: RunFolder, rank: int = 0) -> dict[int, float]:
+    """Loss by step; a step that was repeated counts as done last."""
+    return {e.step: e.loss for e in steps(run) if e.rank == rank}
+
+
+def norms(run: RunFolder) -> dict[int, float]:
+    return {e.step: e.grad_norm for e in steps(run) if e.rank == 0}
+
+
+def steps(run: RunFolder) -> list[StepDone]:
+    return [event for event in read_events(run) if isinstance(event, StepDone)]
+
+
+def train_rank(context: Any) -> int:
+    """Be one rank of the case."""
+    from dataclasses import replace
+
+    from cnai.models.initialise import initial_weights
+    from cnai.train.build import build_decoder
+    from cnai.train.checkpoint import Checkpoints
+    from cnai.train.loop import Trainer, TrainJob, train
+    from cnai.train.ranks import joined
+
+    asked = context.payload
+    plan = convert(ParallelPlan, asked["plan"], where="payload")
+    shape = replace(SHAPE, tied_head=asked["tied"])
+    run = RunFolder(Path(asked["folder"]))
+    with (
+        joined(
+            plan.layout,
+            context.rank,
+            store=context.store,
+            attempt=context.attempt,
+            timeout_seconds=60,
+            tied=shape.tied_head,
+        ) as ranks,
+        run.writer(f"rank-{context.rank}") as writer,
+    ):
+        job = TrainJob(
+            plan=plan,
+            settings=Train(**asked["train"]),
+            steps=asked["steps"],
+            attempt=context.attempt,
+            resume_step=asked["resume_step"],
+            checkpoint_every=asked["checkpoint_every"],
+            update_ratio_every=1,
+        )
+        part = build_decoder(shape, plan, ranks, initial_weights(shape, 0))
+        trainer = Trainer(job, ranks, part)
+        checkpoints = Checkpoints(run, ranks, keep=2, plan_digest=plan.digest)
+        writer.write(
+            RankReady(
+                time_unix=time.time(),
+                rank=context.rank,
+                attempt=context.attempt,
+                pid=os.getpid(),
+                host="localhost",
+                parameters=trainer.parameters,
+            )
+        )
+
+        def record(event: Event) -> None:
+            writer.write(event)
+            kill = asked["kill"]
+            if kill and isinstance(event, StepDone) and [event.rank, event.step] == list(kill):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        train(job, trainer, MadeUpRows(), checkpoints, record)
+    return 0
