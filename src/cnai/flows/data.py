@@ -1,0 +1,80 @@
+"""From a source of text to packed tokens in a store, and back as batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cnai.core.blobs import BlobStore
+from cnai.core.dataset import DatasetManifest
+from cnai.core.runfolder import RunFolder
+from cnai.core.spec import RunSpec
+from cnai.data import DatasetReader, PrepareOptions, load_manifest, open_store, prepare
+from cnai.flows.listener import Listener
+from cnai.flows.shape import shape_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetPlace:
+    """Where a packed dataset lies, small enough to hand to every rank."""
+
+    url: str
+    endpoint: str | None
+    digest: str
+    cache: str
+
+
+def prepare_data(spec: RunSpec, run: RunFolder, listener: Listener) -> DatasetManifest:
+    """Pack the source of a spec; a second time it costs one pass over the text.
+
+    Raises:
+        DataError: The source is missing, empty or no text, or the store refuses.
+    """
+    return prepare(
+        spec.data.source,
+        store_of(spec, run),
+        options=options_of(spec),
+        progress=listener.fraction,
+    )
+
+
+def store_of(spec: RunSpec, run: RunFolder) -> BlobStore:
+    """Open the store of a run's packed tokens."""
+    return open_store(_url(spec, run), endpoint=spec.data.endpoint)
+
+
+def options_of(spec: RunSpec) -> PrepareOptions:
+    """Say to the data room what the spec says."""
+    shape = shape_of(spec)
+    tokenizer = spec.data.tokenizer
+    if tokenizer is None and spec.model.huggingface is not None:
+        tokenizer = str(Path(spec.model.huggingface) / "tokenizer.json")
+    return PrepareOptions(
+        text_field=spec.data.text_field,
+        tokenizer=Path(tokenizer) if tokenizer else None,
+        vocab=shape.vocab if shape else spec.model.vocab,
+        sequence=shape.sequence if shape else spec.model.sequence,
+        validation_fraction=spec.data.validation_fraction,
+        block_rows=spec.data.block_rows,
+    )
+
+
+def place_of(spec: RunSpec, run: RunFolder, manifest: DatasetManifest) -> DatasetPlace:
+    """Say where a rank finds the dataset."""
+    return DatasetPlace(
+        url=_url(spec, run),
+        endpoint=spec.data.endpoint,
+        digest=manifest.digest,
+        cache=str((run.root / "cache").absolute()),
+    )
+
+
+def reader_of(place: DatasetPlace, *, batch: int, seed: int) -> DatasetReader:
+    """Open a dataset for reading."""
+    store = open_store(place.url, endpoint=place.endpoint)
+    manifest = load_manifest(store, place.digest)
+    return DatasetReader(store, manifest, Path(place.cache), batch=batch, seed=seed)
+
+
+def _url(spec: RunSpec, run: RunFolder) -> str:
+    return spec.data.store or str((run.root / "data").absolute())

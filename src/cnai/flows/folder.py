@@ -1,0 +1,65 @@
+"""The folder of a run: made for a spec, kept for that spec, never mixed with another."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from cnai.core.errors import RunError, SpecError
+from cnai.core.files import saving, write_atomically
+from cnai.core.runfolder import RunFolder
+from cnai.core.spec import RunSpec, load_spec, same_work, to_yaml
+
+
+def run_path(spec: RunSpec) -> Path:
+    """Return where the run of a spec lies."""
+    return Path(spec.output) / spec.name
+
+
+def open_run(spec: RunSpec, *, fresh: bool) -> RunFolder:
+    """Make the folder of a run, or go on with one that was made for the same work.
+
+    Args:
+        fresh: Move a folder that stands there aside and start from nothing.
+
+    Raises:
+        SpecError: The folder holds a run whose spec asks for other work.
+        RunError: The place cannot be written, or the run is in use.
+    """
+    root = run_path(spec)
+    if fresh and root.exists():
+        _move_aside(RunFolder(root))
+    run = RunFolder.create(root)
+    if run.spec_file.exists():
+        _check_same_work(run, spec)
+    write_atomically(run.spec_file, to_yaml(spec))
+    return run
+
+
+def spec_of(run: RunFolder) -> RunSpec:
+    """Read the spec that a run was made for."""
+    return load_spec(run.spec_file, user_config=None).spec
+
+
+def _check_same_work(run: RunFolder, spec: RunSpec) -> None:
+    differ = same_work(spec_of(run), spec)
+    if differ:
+        raise SpecError(
+            f"run `{run.name}` was made for another spec; these keys differ: {', '.join(differ)}",
+            where=str(run.spec_file),
+            hint="give this run another name with `--set name=NAME`, or start over with `--fresh`, "
+            "which keeps the old folder under another name",
+        )
+
+
+def _move_aside(run: RunFolder) -> None:
+    owner = run.owner()
+    if owner is not None:
+        raise RunError(
+            f"run `{run.name}` is in use by process {owner}",
+            where=str(run.root),
+            hint=f"stop it with `ai-cli stop {run.root}`, or give this one another name",
+        )
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    with saving(run.root):
+        run.root.rename(run.root.with_name(f"{run.name}.{stamp}"))

@@ -1,0 +1,45 @@
+"""`ai-cli plan`: from a spec to the layout that would be built."""
+
+from __future__ import annotations
+
+from cnai.core.layout import ParallelPlan
+from cnai.core.spec import RunSpec
+from cnai.flows.machines import asked_ranks, fleet_of
+from cnai.flows.shape import shape_of
+from cnai.plan import Candidate, PlanRequest, alternatives, make_plan
+
+
+def plan_run(spec: RunSpec) -> ParallelPlan:
+    """Check the layout that the spec asks for, or choose one.
+
+    Raises:
+        SpecError: The spec contradicts itself.
+        PlanError: Nothing fits the machines; the hint names the nearest that does.
+    """
+    return make_plan(request_of(spec), fleet_of(spec))
+
+
+def weigh_run(spec: RunSpec) -> tuple[Candidate, ...]:
+    """Return every legal layout, best first."""
+    return alternatives(request_of(spec), fleet_of(spec))
+
+
+def request_of(spec: RunSpec) -> PlanRequest:
+    """Say to the planner what the spec says."""
+    parallel = spec.parallel
+    shape = shape_of(spec)
+    return PlanRequest(
+        shape=shape,
+        batch=spec.train.batch,
+        sequence=shape.sequence if shape else spec.model.sequence,
+        optimizer=spec.train.optimizer,
+        precision=spec.train.precision,
+        data=parallel.data_parallel.size,
+        model=parallel.model_parallel.size,
+        pipeline=parallel.pipeline_parallel.stages,
+        split_layer=parallel.model_parallel.split_layer,
+        sharding=parallel.data_parallel.sharding,
+        schedule=parallel.pipeline_parallel.schedule,
+        microbatches=parallel.pipeline_parallel.microbatches,
+        ranks=spec.resources.ranks or asked_ranks(spec),
+    )

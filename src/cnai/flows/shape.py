@@ -1,0 +1,24 @@
+"""The decoder's shape that a spec means, from its own numbers or from a model folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from cnai.core.llama_config import shape_from_config
+from cnai.core.shape import DecoderShape
+from cnai.core.spec import RunSpec
+
+
+def shape_of(spec: RunSpec) -> DecoderShape | None:
+    """Return the shape; None for a user's own module, whose shape is unknown.
+
+    Raises:
+        DataError: The model folder is missing or holds another kind of model.
+    """
+    if spec.model.module is not None:
+        return None
+    if spec.model.huggingface is None:
+        return spec.model.shape()
+    shape = shape_from_config(Path(spec.model.huggingface))
+    return replace(shape, sequence=min(spec.model.sequence, shape.sequence))

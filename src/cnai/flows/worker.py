@@ -1,0 +1,148 @@
+"""What a training rank is made of: the composition root of a worker process.
+
+The fork server imports this module once, so everything heavy is imported here at the top.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from cnai.core.errors import CnaiError, SpecError
+from cnai.core.events import RankFailed, RankReady
+from cnai.core.layout import ParallelPlan
+from cnai.core.records import convert, decode
+from cnai.core.runfolder import RunFolder
+from cnai.core.shape import DecoderShape
+from cnai.core.spec import RunSpec
+from cnai.flows.data import reader_of
+from cnai.flows.folder import spec_of
+from cnai.flows.shape import shape_of
+from cnai.flows.worker_order import WorkerOrder
+from cnai.models import HuggingFaceWeights, initial_weights
+from cnai.train.build import Weights, build_decoder
+from cnai.train.checkpoint import Checkpoints
+from cnai.train.forkserver import RankContext
+from cnai.train.loop import Trainer, TrainJob, train
+from cnai.train.ranks import Ranks, joined
+
+
+def train_rank(context: RankContext) -> int:
+    """Be one rank of a run until training is done, or somebody asks to stop.
+
+    Returns:
+        The exit code of the process. A CnaiError is left as an event, so that the flow can show it
+        as its own; anything else is a traceback in the rank's log.
+    """
+    order = convert(WorkerOrder, context.payload, where="order")
+    run = RunFolder(Path(order.run))
+    with run.writer(f"rank-{context.rank}") as writer:
+        try:
+            _train(context, order, run, writer.write)
+        except CnaiError as error:
+            writer.write(
+                RankFailed(
+                    time_unix=time.time(),
+                    rank=context.rank,
+                    attempt=context.attempt,
+                    code=error.code,
+                    message=error.message,
+                    hint=error.hint,
+                    where=error.where,
+                )
+            )
+            sys.stderr.write(f"error: {error.message}\nhint: {error.hint}\n")
+            return error.exit_code
+    return 0
+
+
+def _train(
+    context: RankContext, order: WorkerOrder, run: RunFolder, record: Callable[..., None]
+) -> None:
+    spec = spec_of(run)
+    plan = decode(ParallelPlan, run.plan_file.read_bytes(), where=str(run.plan_file))
+    shape = shape_of(spec)
+    job = TrainJob(
+        plan=plan,
+        settings=spec.train,
+        steps=spec.steps,
+        attempt=context.attempt,
+        resume_step=order.resume_step,
+        checkpoint_every=spec.checkpoint.every_steps,
+        update_ratio_every=spec.monitor.update_ratio_every,
+    )
+    membership = joined(
+        plan.layout,
+        context.rank,
+        store=context.store,
+        attempt=context.attempt,
+        timeout_seconds=spec.train.timeout_seconds,
+        tied=shape is not None and shape.tied_head,
+    )
+    reader = reader_of(order.dataset, batch=spec.train.batch, seed=spec.train.seed)
+    with membership as ranks, closing(reader):
+        module = _module(spec, shape, plan, ranks)
+        trainer = Trainer(job, ranks, module)
+        record(
+            RankReady(
+                time_unix=time.time(),
+                rank=context.rank,
+                attempt=context.attempt,
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                parameters=trainer.parameters,
+            )
+        )
+        checkpoints = Checkpoints(
+            run, ranks, keep=spec.checkpoint.keep, plan_digest=plan.digest
+        )
+        train(job, trainer, reader, checkpoints, record)
+
+
+def _module(
+    spec: RunSpec, shape: DecoderShape | None, plan: ParallelPlan, ranks: Ranks
+) -> nn.Module:
+    if shape is not None:
+        return build_decoder(shape, plan, ranks, weights_of(spec, shape))
+    torch.manual_seed(spec.train.seed)
+    return user_module(spec.model.module or "").to(ranks.device)
+
+
+def weights_of(spec: RunSpec, shape: DecoderShape) -> Weights:
+    """Return where the initial weights come from: a model folder, or the seed."""
+    if spec.model.huggingface is not None:
+        return HuggingFaceWeights(Path(spec.model.huggingface)).tensor
+    return initial_weights(shape, spec.train.seed)
+
+
+def user_module(name: str) -> nn.Module:
+    """Call the user's function that builds the model.
+
+    Raises:
+        SpecError: It cannot be imported, or returns no module.
+    """
+    module_name, _, function = name.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    hint = "write `package.module:function`; the current folder is searched too"
+    try:
+        build = getattr(importlib.import_module(module_name), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SpecError(f"cannot load `{name}`: {error}", where="model.module", hint=hint) from error
+    module = build()
+    if not isinstance(module, nn.Module):
+        raise SpecError(
+            f"`{name}` returned {type(module).__name__}, no torch module",
+            where="model.module",
+            hint=hint,
+        )
+    return module
