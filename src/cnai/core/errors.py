@@ -2,8 +2,8 @@
 
     CnaiError                       code      exit
     |-- SpecError                   spec      2   a spec or flag is wrong, or contradicts itself
-    |-- PlanError                   plan      3   the spec is sound, but no layout fits the machines
-    |-- DataError                   data      4   data, a model file or a checkpoint is missing or broken
+    |-- PlanError                   plan      3   the spec is sound, but no layout fits
+    |-- DataError                   data      4   data, a model or a checkpoint is broken
     |-- RunError                    run       5   a run failed, or its folder cannot be used
     |-- AccuracyError               accuracy  6   compression lost more accuracy than allowed
     |-- ClusterError                cluster   7   machines cannot be reached or refused
@@ -39,7 +39,7 @@ class CnaiError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.message, self.hint, self.where))
 
-    def to_dict(self) -> dict[str, str | int | None]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields of the one JSON object that `--json` prints for an error."""
         return {
             "error": self.message,
@@ -55,10 +55,42 @@ def _rebuild(kind: type[CnaiError], message: str, hint: str, where: str | None) 
 
 
 class SpecError(CnaiError):
-    """A spec, key, value or flag is wrong."""
+    """A spec, key, value or flag is wrong.
+
+    Args:
+        message: The first mistake.
+        hint: What to do about it.
+        where: Its place.
+        others: Further mistakes found in the same reading, so that a spec is mended in one go.
+    """
 
     code = "spec"
     exit_code = 2
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str,
+        where: str | None = None,
+        others: tuple[SpecError, ...] = (),
+    ) -> None:
+        super().__init__(message, hint=hint, where=where)
+        self.others = others
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_spec, (self.message, self.hint, self.where, self.others))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields of the one JSON object; `others` only when there are any."""
+        others = [error.to_dict() for error in self.others]
+        return {**super().to_dict(), **({"others": others} if others else {})}
+
+
+def _rebuild_spec(
+    message: str, hint: str, where: str | None, others: tuple[SpecError, ...]
+) -> SpecError:
+    return SpecError(message, hint=hint, where=where, others=others)
 
 
 class PlanError(CnaiError):

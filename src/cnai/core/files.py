@@ -96,8 +96,8 @@ def write_error(error: OSError, path: Path) -> CnaiError:
         return RunError(
             f"no space left while writing `{path.name}`",
             where=str(path),
-            hint="free space or choose another place with `--set output=FOLDER`, then run the same "
-            "command again; what was finished is kept",
+            hint="free space or choose another place with `--set output=FOLDER`, then run the "
+            "same command again; what was finished is kept",
         )
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return RunError(

@@ -218,8 +218,8 @@ class EventWriter:
 class EventFollower:
     """Reads the event files of a run from where the last read ended.
 
-    A line without its newline is left for the next read: its writer may still be at it. A line that
-    is whole but unreadable is counted in `skipped` and passed over.
+    A line without its newline is left for the next read: its writer may still be at it. A line
+    that is whole but unreadable is counted in `skipped` and passed over.
     """
 
     def __init__(self, run: RunFolder) -> None:
@@ -230,7 +230,9 @@ class EventFollower:
     def read(self) -> list[Event]:
         """Return the events that came since the last call, ordered by time."""
         files = sorted(self._folder.glob("*.jsonl")) if self._folder.is_dir() else []
-        return list(heapq.merge(*(self._read(file) for file in files), key=attrgetter("time_unix")))
+        return list(
+            heapq.merge(*(self._read(file) for file in files), key=attrgetter("time_unix"))
+        )
 
     def _read(self, file: Path) -> list[Event]:
         start = self._offsets.get(file, 0)

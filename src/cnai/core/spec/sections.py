@@ -14,14 +14,19 @@ from cnai.core.shape import DecoderShape
 
 SPEC_VERSION = 1
 
-Positive = Annotated[int, Field(ge=1)]
+LARGEST_INT = 2**53
+"""No count in a spec is larger: JSON readers and records hold whole numbers only up to here."""
+
+Positive = Annotated[int, Field(ge=1, le=LARGEST_INT)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Section(BaseModel):
     """A part of the spec."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
 
 class Model(Section):
@@ -36,10 +41,10 @@ class Model(Section):
     kv_heads: Positive | None = None
     """Key and value heads (grouped-query attention); none = as many as `heads`."""
     ffn_width: Positive | None = None
-    """Inner size of the feed-forward part; none = 8/3 of `width`, rounded up to a multiple of 32."""
-    vocab: Annotated[int, Field(ge=256)] = 4096
+    """Inner size of the feed-forward part; none = 8/3 of `width`, rounded up to 32s."""
+    vocab: Annotated[int, Field(ge=256, le=LARGEST_INT)] = 4096
     """Tokens in the vocabulary, also the size of a tokenizer that is trained for the run."""
-    sequence: Annotated[int, Field(ge=2)] = 128
+    sequence: Annotated[int, Field(ge=2, le=LARGEST_INT)] = 128
     """Tokens in a training sequence, and the longest context when serving."""
     rope_theta: Annotated[float, Field(gt=0)] = 10000.0
     """Base of the rotary position frequencies."""
@@ -50,8 +55,8 @@ class Model(Section):
     huggingface: str | None = None
     """Folder with a Llama model in Hugging Face layout to start from; it fixes the shape."""
     module: str | None = None
-    """`package.module:function` that returns a torch module from tokens (batch, sequence) to logits
-    (batch, sequence, vocab); data parallel only."""
+    """`package.module:function` that returns a torch module from tokens (batch, sequence) to
+    logits (batch, sequence, vocab); data parallel only."""
 
     def shape(self) -> DecoderShape:
         """Return the decoder's shape with every default worked out."""
@@ -98,8 +103,8 @@ class DataParallel(Section):
     size: Positive | None = None
     """Copies; none = chosen by the planner."""
     sharding: Literal["auto", "none", "full"] = "auto"
-    """Whether the copies share out the parameters (`full`, FSDP) or each hold all (`none`); `auto` =
-    `none` where it fits the memory."""
+    """Whether the copies share out the parameters (`full`, FSDP) or each hold all (`none`); `auto`
+    = `none` where it fits the memory."""
 
 
 class ModelParallel(Section):
@@ -107,9 +112,9 @@ class ModelParallel(Section):
 
     size: Positive | None = None
     """Ranks in a group; none = chosen by the planner."""
-    split_layer: Annotated[int, Field(ge=0)] = 0
-    """Index of the first transformer layer whose weights are split over the group; layers before it
-    are replicated inside the group. 0 = all layers are split."""
+    split_layer: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 0
+    """Index of the first transformer layer whose weights are split over the group; layers before
+    it are replicated inside the group. 0 = all layers are split."""
 
 
 class PipelineParallel(Section):
@@ -142,7 +147,7 @@ class Train(Section):
     """Sequences in a step over all ranks."""
     learning_rate: Annotated[float, Field(gt=0, lt=10)] = 3e-3
     """Peak learning rate."""
-    warmup_steps: Annotated[int, Field(ge=0)] = 10
+    warmup_steps: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 10
     """Steps over which the rate rises from 0."""
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
     """How the rate falls after the warm-up."""
@@ -163,7 +168,7 @@ class Train(Section):
     """Number format of the matrix products; weights and optimizer stay in float32."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the initial weights and of the order of the data."""
-    max_restarts: Annotated[int, Field(ge=0)] = 3
+    max_restarts: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 3
     """How often a run may be started again after it lost a rank."""
     timeout_seconds: Positive = 300
     """Longest wait for another rank before a step counts as hung."""
@@ -198,7 +203,7 @@ class Checkpoint(Section):
 class Monitor(Section):
     """What is watched while training."""
 
-    update_ratio_every: Annotated[int, Field(ge=0)] = 10
+    update_ratio_every: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 10
     """Steps between measurements of update norm over weight norm; 0 = never."""
     prometheus_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """Port of `/metrics` while training; none = off (see `ai-cli monitor`)."""
@@ -213,7 +218,7 @@ class Compress(Section):
     """Number format of the compressed weights."""
     max_loss: Annotated[float, Field(ge=0, lt=1)] = 0.01
     """Largest relative rise of the validation perplexity; more is refused with exit code 6."""
-    validation_sequences: Annotated[int, Field(ge=2)] = 64
+    validation_sequences: Annotated[int, Field(ge=2, le=LARGEST_INT)] = 64
     """Validation sequences on which the loss is measured."""
 
 

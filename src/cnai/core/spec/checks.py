@@ -1,0 +1,296 @@
+"""Contradictions that the spec itself shows, one small rule each.
+
+Only what is written counts: nobody contradicts a default shape, and what needs machines, data or a
+model folder is left to the planner. A rule looks at a sound spec (every key by itself is right) and
+yields its mistakes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from cnai.core.errors import SpecError
+from cnai.core.shape import DecoderShape
+from cnai.core.spec.layers import Setting
+from cnai.core.spec.sections import RunSpec
+from cnai.core.units import parse_bytes
+
+_SHAPE = (
+    "layers", "width", "heads", "kv_heads", "ffn_width", "vocab", "rope_theta", "norm_eps",
+    "tied_head",
+)  # fmt: skip
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What a rule found; its place is the first of the keys that somebody wrote."""
+
+    keys: tuple[str, ...]
+    message: str
+    hint: str
+
+
+Given = Mapping[str, Setting]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a rule looks at: the spec, and the settings that somebody wrote, not defaults."""
+
+    spec: RunSpec
+    given: Given
+
+    @property
+    def shape(self) -> DecoderShape | None:
+        """The decoder's shape, None when a folder or a module fixes it or nobody wrote one."""
+        model = self.spec.model
+        written = any(f"model.{name}" in self.given for name in _SHAPE)
+        return model.shape() if written and not (model.huggingface or model.module) else None
+
+    @property
+    def split_sizes(self) -> tuple[tuple[str, int | None], tuple[str, int | None]]:
+        """The sizes that cut the model, by key."""
+        parallel = self.spec.parallel
+        return (
+            ("parallel.model_parallel.size", parallel.model_parallel.size),
+            ("parallel.pipeline_parallel.stages", parallel.pipeline_parallel.stages),
+        )
+
+
+Rule = Callable[[Asked], Iterator[Mistake]]
+
+
+def contradictions(spec: RunSpec, given: Given) -> list[SpecError]:
+    """Return what contradicts itself.
+
+    Args:
+        spec: A spec in which every key by itself is right.
+        given: The settings that somebody wrote, which tell them from defaults.
+    """
+    return [
+        SpecError(one.message, where=_place(one.keys, given), hint=one.hint)
+        for rule in RULES
+        for one in rule(Asked(spec, given))
+    ]
+
+
+def _place(keys: tuple[str, ...], given: Given) -> str:
+    return next((given[key].place for key in keys if key in given), f"{keys[0]} (default)")
+
+
+def no_control_characters(asked: Asked) -> Iterator[Mistake]:
+    """A path or address holds no unprintable character."""
+    for key, one in asked.given.items():
+        if isinstance(one.value, str) and "\0" in one.value:
+            yield Mistake((key,), f"`{key}` holds a zero byte", "remove it")
+
+
+def one_source_of_the_model(asked: Asked) -> Iterator[Mistake]:
+    """A model folder or a module function fixes the shape by itself."""
+    model = asked.spec.model
+    if model.huggingface and model.module:
+        yield Mistake(
+            ("model.module",),
+            f"both `model.huggingface` (`{model.huggingface}`) and `model.module` "
+            f"(`{model.module}`) say where the model comes from",
+            "remove one of the two",
+        )
+        return
+    source = "huggingface" if model.huggingface else "module" if model.module else None
+    kept = {"vocab"} if source == "module" else set()
+    for name in _SHAPE:
+        if source and f"model.{name}" in asked.given and name not in kept:
+            yield Mistake(
+                (f"model.{name}",),
+                f"`model.{name}` is given, but `model.{source}` fixes the shape",
+                f"remove `model.{name}`",
+            )
+
+
+def module_is_a_function(asked: Asked) -> Iterator[Mistake]:
+    """A module is named `package.module:function` and runs data parallel only."""
+    module = asked.spec.model.module
+    if module is None:
+        return
+    if not _FUNCTION.fullmatch(module):
+        yield Mistake(
+            ("model.module",),
+            f"`{module}` does not name a function",
+            "write `package.module:function`",
+        )
+    for key, size in asked.split_sizes:
+        if size and size > 1:
+            yield Mistake(
+                (key,),
+                f"`{key}` is {size}, but a model from `model.module` runs data parallel only",
+                f"remove `{key}`, or describe the model by its shape",
+            )
+
+
+def heads_share_the_width(asked: Asked) -> Iterator[Mistake]:
+    """Width, heads and key-value heads divide as attention needs."""
+    shape = asked.shape
+    if shape is None:
+        return
+    if shape.width % shape.heads:
+        yield Mistake(
+            ("model.width", "model.heads"),
+            f"`model.width` {shape.width} does not divide by `model.heads` {shape.heads}",
+            f"set `model.width` to {_near(shape.width, shape.heads)}, or change the heads",
+        )
+    elif shape.head_width % 2:
+        yield Mistake(
+            ("model.width", "model.heads"),
+            f"`model.width` {shape.width} over `model.heads` {shape.heads} makes heads of "
+            f"{shape.head_width}, but rotary positions need an even size",
+            f"set `model.width` to {_near(shape.width, 2 * shape.heads)}",
+        )
+    if shape.heads % shape.kv_heads:
+        yield Mistake(
+            ("model.kv_heads", "model.heads"),
+            f"`model.heads` {shape.heads} does not divide by `model.kv_heads` {shape.kv_heads}",
+            f"set `model.kv_heads` to one of {_divisors(shape.heads)}",
+        )
+
+
+def group_splits_the_weights(asked: Asked) -> Iterator[Mistake]:
+    """The model-parallel size divides everything that is split."""
+    shape, size = asked.shape, asked.spec.parallel.model_parallel.size
+    if shape is None or size is None:
+        return
+    parts = {
+        "heads": shape.heads,
+        "kv_heads": shape.kv_heads,
+        "ffn_width": shape.ffn_width,
+        "vocab": shape.vocab,
+    }
+    for name, whole in parts.items():
+        if whole % size:
+            yield Mistake(
+                ("parallel.model_parallel.size",),
+                f"`parallel.model_parallel.size` {size} does not divide `model.{name}` {whole}",
+                f"sizes that divide the model are {_divisors(math.gcd(*parts.values()))}",
+            )
+
+
+def stages_have_layers(asked: Asked) -> Iterator[Mistake]:
+    """There is a layer for each stage, and the split begins inside the model."""
+    shape = asked.shape
+    if shape is None:
+        return
+    stages = asked.spec.parallel.pipeline_parallel.stages
+    if stages is not None and stages > shape.layers:
+        yield Mistake(
+            ("parallel.pipeline_parallel.stages",),
+            f"`parallel.pipeline_parallel.stages` is {stages}, but the model has only "
+            f"{shape.layers} layers",
+            f"use at most {shape.layers} stages",
+        )
+    split_layer = asked.spec.parallel.model_parallel.split_layer
+    if split_layer > shape.layers:
+        yield Mistake(
+            ("parallel.model_parallel.split_layer",),
+            f"`parallel.model_parallel.split_layer` is {split_layer}, but the model has only "
+            f"{shape.layers} layers",
+            f"use 0 (all layers are split) to {shape.layers} (none is)",
+        )
+
+
+def sizes_make_the_ranks(asked: Asked) -> Iterator[Mistake]:
+    """Data x model x pipeline is the number of ranks, as far as they are given."""
+    ranks = asked.spec.resources.ranks
+    sizes = [asked.spec.parallel.data_parallel.size, *(size for _, size in asked.split_sizes)]
+    product = math.prod(size or 1 for size in sizes)
+    if ranks is None or (product == ranks if all(sizes) else ranks % product == 0):
+        return
+    words = " x ".join(str(size) if size else "?" for size in sizes)
+    yield Mistake(
+        ("resources.ranks",),
+        f"`resources.ranks` is {ranks}, but the parallel sizes (data x model x pipeline) are "
+        f"{words}" + (f" = {product}" if all(sizes) else ""),
+        "remove `resources.ranks`, or one of the sizes and let the planner choose it",
+    )
+
+
+def batch_divides(asked: Asked) -> Iterator[Mistake]:
+    """Every copy of the model gets the same whole share of the batch, in whole pieces."""
+    batch, copies = asked.spec.train.batch, asked.spec.parallel.data_parallel.size or 1
+    pieces = asked.spec.parallel.pipeline_parallel.microbatches or 1
+    if batch % copies:
+        yield Mistake(
+            ("train.batch", "parallel.data_parallel.size"),
+            f"`train.batch` {batch} does not divide by `parallel.data_parallel.size` {copies}",
+            f"set `train.batch` to {_near(batch, copies)}",
+        )
+    elif batch // copies % pieces:
+        yield Mistake(
+            ("parallel.pipeline_parallel.microbatches",),
+            f"a rank's share of the batch ({batch // copies} sequences) does not divide into "
+            f"`parallel.pipeline_parallel.microbatches` {pieces}",
+            f"set `train.batch` to {_near(batch, copies * pieces)}",
+        )
+
+
+def one_length_of_training(asked: Asked) -> Iterator[Mistake]:
+    """Steps or tokens say how long; a warm-up that somebody wrote ends before the training."""
+    train, given = asked.spec.train, asked.given
+    if train.tokens is not None and "train.steps" in given:
+        yield Mistake(
+            ("train.tokens",),
+            f"both `train.steps` ({train.steps}) and `train.tokens` ({train.tokens}) say "
+            "how long to train",
+            "remove one of the two",
+        )
+    if "train.warmup_steps" in given and train.warmup_steps >= asked.spec.steps:
+        yield Mistake(
+            ("train.warmup_steps",),
+            f"`train.warmup_steps` is {train.warmup_steps}, but the training has only "
+            f"{asked.spec.steps} steps",
+            f"set `train.warmup_steps` below {asked.spec.steps}, or train longer",
+        )
+
+
+def memory_is_a_size(asked: Asked) -> Iterator[Mistake]:
+    """`resources.device_memory` reads as bytes."""
+    text = asked.spec.resources.device_memory
+    if text is None:
+        return
+    try:
+        size_bytes = parse_bytes(text)
+    except ValueError:
+        size_bytes = 0
+    if size_bytes <= 0:
+        yield Mistake(
+            ("resources.device_memory",),
+            f"`{text}` is no size of memory",
+            "write for instance `80 GB`",
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    no_control_characters,
+    one_source_of_the_model,
+    module_is_a_function,
+    heads_share_the_width,
+    group_splits_the_weights,
+    stages_have_layers,
+    sizes_make_the_ranks,
+    batch_divides,
+    one_length_of_training,
+    memory_is_a_size,
+)
+
+
+def _near(value: int, divisor: int) -> str:
+    """Name the multiples below and above."""
+    low = value // divisor * divisor
+    return f"{low} or {low + divisor}" if low else str(divisor)
+
+
+def _divisors(number: int) -> str:
+    found = [str(one) for one in range(1, min(number, 1024) + 1) if number % one == 0]
+    return ", ".join(found)
