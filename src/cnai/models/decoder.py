@@ -184,8 +184,15 @@ class Decoder(nn.Module):
         if self.is_last:
             self.norm = RMSNorm(shape.width, shape.norm_eps)
             self.head = nn.Linear(shape.width, shape.vocab, bias=False)
-            if shape.tied_head:
-                self.head.weight = self.embedding.weight
+            self.tie_head()
+
+    def tie_head(self) -> None:
+        """Let a tied head share the embedding's weight.
+
+        Moving a module off the meta device gives each name a tensor of its own; call this then.
+        """
+        if self.is_last and self.shape.tied_head:
+            self.head.weight = self.embedding.weight
 
     def forward(self, x: Tensor, cache: KeyValueCache | None = None) -> Tensor:
         """Run tokens (B, T) or the residual stream (B, T, D) through the layers held."""

@@ -1,0 +1,269 @@
+"""A decoder in the layout of a Hugging Face Llama folder: names, reading, writing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from cnai.core.errors import DataError
+from cnai.core.files import read_bytes, saving
+from cnai.core.llama_config import CONFIG_FILE, config_of, read_config, shape_of
+from cnai.core.records import decode
+from cnai.core.shape import DecoderShape
+from cnai.models.decoder import Decoder
+from cnai.models.initialise import fill, parameter_sizes
+from cnai.models.packed import PACKED, SCALE, SIZE, is_packed, unpack
+
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+END_OF_TEXT = "<|endoftext|>"
+_OUTER = {
+    "embedding.weight": "model.embed_tokens.weight",
+    "norm.weight": "model.norm.weight",
+    "head.weight": "lm_head.weight",
+}
+_INNER = {
+    "attention_norm": "input_layernorm",
+    "attention": "self_attn",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn": "mlp",
+}
+_OUTER_BACK = {theirs: ours for ours, theirs in _OUTER.items()}
+_INNER_BACK = {theirs: ours for ours, theirs in _INNER.items()}
+_OS_ERROR = re.compile(r"os error (\d+)")
+
+
+def huggingface_name(name: str) -> str:
+    """Return Hugging Face's name of one of our parameters."""
+    if name in _OUTER:
+        return _OUTER[name]
+    layers, index, part, rest = name.split(".", 3)
+    return f"model.{layers}.{index}.{_INNER[part]}.{rest}"
+
+
+def parameter_name(theirs: str) -> str | None:
+    """Return our name of a Hugging Face tensor, None when the decoder has no such parameter."""
+    if theirs in _OUTER_BACK:
+        return _OUTER_BACK[theirs]
+    match = re.fullmatch(r"model\.layers\.([0-9]+)\.([a-z_]+)\.(.+)", theirs)
+    if match is None or match[2] not in _INNER_BACK:
+        return None
+    return f"layers.{match[1]}.{_INNER_BACK[match[2]]}.{match[3]}"
+
+
+class HuggingFaceWeights:
+    """The parameters of a Llama folder, read one by one when they are asked for.
+
+    Plain weights may be float32, bfloat16 or float16; packed INT8 ones are dequantized.
+
+    Raises:
+        DataError: The folder is no readable Llama, see `core.llama_config`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        config = read_config(folder)
+        where = str(folder / CONFIG_FILE)
+        self.shape = shape_of(config, where=where)
+        self.packed = is_packed(config, where=where)
+        self._sizes = parameter_sizes(self.shape)
+        self._files = tensor_files(folder)
+
+    def tensor(self, name: str) -> Tensor:
+        """Return the whole float32 tensor of one of our parameter names, on the CPU.
+
+        Raises:
+            DataError: The tensor is missing, of another size or type, or its file is damaged.
+        """
+        if self.shape.tied_head and name == "head.weight":
+            name = "embedding.weight"
+        stored = huggingface_name(name)
+        tensor = self._unpacked(stored) if stored + PACKED in self._files else self._read(stored)
+        if not tensor.is_floating_point() or tuple(tensor.shape) != self._sizes[name]:
+            raise DataError(
+                f"`{stored}` is {tensor.dtype} of {tuple(tensor.shape)}; config.json asks for "
+                f"floats of {self._sizes[name]}",
+                where=str(self.folder),
+                hint="config.json and the weights belong to different models; fetch both again",
+            )
+        return tensor.float()
+
+    def _unpacked(self, stored: str) -> Tensor:
+        rows, columns = (int(size) for size in self._read(stored + SIZE))
+        packed, scale = self._read(stored + PACKED), self._read(stored + SCALE)
+        if packed.dtype != torch.int32 or packed.shape != (rows, -(-columns // 4)):
+            raise DataError(
+                f"`{stored + PACKED}` is {packed.dtype} of {tuple(packed.shape)}, which does not "
+                f"hold INT8 of {(rows, columns)}",
+                where=str(self.folder),
+                hint="the file is damaged; quantize the model again",
+            )
+        return unpack(packed, scale, columns)
+
+    def _read(self, stored: str) -> Tensor:
+        file = self._files.get(stored)
+        if file is None:
+            raise DataError(
+                f"the weights hold no tensor `{stored}`",
+                where=str(self.folder),
+                hint="the folder is incomplete, or config.json belongs to another model; fetch "
+                "both again",
+            )
+        try:
+            with safe_open(file, framework="pt") as opened:
+                tensor: Tensor = opened.get_tensor(stored)
+        except (SafetensorError, OSError) as error:
+            raise _damaged(file, error) from error
+        return tensor
+
+
+def tensor_files(folder: Path) -> dict[str, Path]:
+    """Return in which file each tensor of a folder lies, by Hugging Face's name.
+
+    Raises:
+        DataError: There are no safetensors, one is damaged, or the index names a missing one.
+    """
+    index = folder / INDEX_FILE
+    if index.exists():
+        plain = decode(dict[str, Any], read_bytes(index, hint=""), where=str(index))
+        listed = {folder / str(name) for name in plain.get("weight_map", {}).values()}
+    else:
+        listed = set(folder.glob("*.safetensors"))
+    if not listed:
+        raise DataError(
+            f"no *.safetensors in `{folder}`",
+            where=str(folder),
+            hint="save the model with `save_pretrained(FOLDER)`, which writes safetensors; other "
+            "formats are not read",
+        )
+    files: dict[str, Path] = {}
+    for file in sorted(listed):
+        try:
+            with safe_open(file, framework="np") as opened:
+                files.update(dict.fromkeys(opened.keys(), file))
+        except (SafetensorError, OSError) as error:
+            raise _damaged(file, error) from error
+    return files
+
+
+def _damaged(file: Path, error: Exception) -> DataError:
+    return DataError(
+        f"cannot read the weights in `{file.name}`: {error}",
+        where=str(file),
+        hint="the file is missing, cut short or damaged; fetch or make it again",
+    )
+
+
+def load_decoder(folder: Path) -> Decoder:
+    """Load a plain or packed Llama folder as a float32 decoder on the CPU, in evaluation mode.
+
+    Raises:
+        DataError: The folder is no readable Llama, or is damaged.
+    """
+    weights = HuggingFaceWeights(folder)
+    with torch.device("meta"):
+        decoder = Decoder(weights.shape)
+    decoder.to_empty(device="cpu")
+    decoder.tie_head()
+    fill(decoder, weights.tensor)
+    return decoder.eval()
+
+
+def save_model(
+    folder: Path, shape: DecoderShape, state: Mapping[str, Tensor], tokenizer_json: bytes
+) -> None:
+    """Write a float32 Llama folder that transformers loads.
+
+    The caller gives a temporary folder (`core.files.folder_atomically`).
+
+    Args:
+        folder: An existing folder.
+        shape: The model.
+        state: Whole tensors by our names; a tied head may be left out.
+        tokenizer_json: The tokenizer in the format of the `tokenizers` library.
+
+    Raises:
+        DataError: A parameter is missing or has another size, or the tokenizer is no JSON.
+        RunError: The disk is full or the folder cannot be written.
+    """
+    tokenizer = decode(dict[str, Any], tokenizer_json, where="tokenizer.json")
+    end_token = _end_token(tokenizer)
+    write_tensors(
+        folder / WEIGHTS_FILE,
+        {
+            huggingface_name(name): _checked(state, name, size)
+            for name, size in parameter_sizes(shape).items()
+        },
+    )
+    write_json(folder / CONFIG_FILE, config_of(shape, end_token=end_token))
+    write_json(
+        folder / "generation_config.json",
+        {"bos_token_id": end_token, "eos_token_id": end_token, "max_length": shape.sequence},
+    )
+    special = None if end_token is None else END_OF_TEXT
+    write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": special,
+            "eos_token": special,
+            "model_max_length": shape.sequence,
+            "clean_up_tokenization_spaces": False,
+        },
+    )
+    with saving(folder):
+        (folder / "tokenizer.json").write_bytes(tokenizer_json)
+
+
+def _end_token(tokenizer: dict[str, Any]) -> int | None:
+    for token in tokenizer.get("added_tokens") or ():
+        if token.get("content") == END_OF_TEXT:
+            return int(token["id"])
+    return None
+
+
+def _checked(state: Mapping[str, Tensor], name: str, size: tuple[int, ...]) -> Tensor:
+    tensor = state.get(name)
+    if tensor is None or tuple(tensor.shape) != size:
+        found = "missing" if tensor is None else f"of {tuple(tensor.shape)}"
+        raise DataError(
+            f"parameter `{name}` is {found}; the model needs one of {size}",
+            where=name,
+            hint="the checkpoint is incomplete or belongs to another model; take another one",
+        )
+    return tensor.detach().to("cpu", torch.float32)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write a safetensors file.
+
+    Raises:
+        RunError: The disk is full or the file cannot be written.
+    """
+    own = {name: _own(tensor) for name, tensor in tensors.items()}
+    with saving(path):
+        try:
+            save_file(own, path, metadata={"format": "pt"})
+        except SafetensorError as error:
+            code = _OS_ERROR.search(str(error))
+            raise OSError(int(code[1]) if code else 0, str(error)) from error
+
+
+def _own(tensor: Tensor) -> Tensor:
+    """Give a contiguous tensor that shares its memory with no other, as safetensors demands."""
+    whole = tensor.untyped_storage().nbytes() == tensor.nbytes
+    return tensor.contiguous() if whole else tensor.clone(memory_format=torch.contiguous_format)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file that people may read."""
+    with saving(path):
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
