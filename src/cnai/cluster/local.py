@@ -94,7 +94,7 @@ class LocalGang:
         ended = [RankEnded(**answer["ended"]) for answer in answers if "ended" in answer]
         if not ended and self._process is not None and self._process.poll() is not None:
             ended = [RankEnded(rank=rank, code=-signal.SIGKILL) for rank in sorted(self._living)]
-            self._process = None
+            self.close()
         self._living -= {end.rank for end in ended}
         return ended
 
@@ -125,6 +125,7 @@ class LocalGang:
         process, self._process = self._process, None
         if process is None:
             return
+        self._pending, self._backlog = b"", []
         if process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()

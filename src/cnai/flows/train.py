@@ -99,7 +99,7 @@ def train_run(
 class Supervisor:
     """Keeps one run going over its attempts."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it joins, each used by its own name
+    def __init__(
         self,
         spec: RunSpec,
         run: RunFolder,

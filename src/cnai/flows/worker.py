@@ -5,7 +5,6 @@ The fork server imports this module once, so everything heavy is imported here a
 
 from __future__ import annotations
 
-import importlib
 import os
 import socket
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from cnai.core.errors import CnaiError, SpecError
+from cnai.core.errors import CnaiError
 from cnai.core.events import RankFailed, RankReady
 from cnai.core.layout import ParallelPlan
 from cnai.core.records import convert, decode
@@ -26,10 +25,10 @@ from cnai.core.shape import DecoderShape
 from cnai.core.spec import RunSpec
 from cnai.flows.data import reader_of
 from cnai.flows.folder import spec_of
+from cnai.flows.model import user_module, weights_of
 from cnai.flows.shape import shape_of
 from cnai.flows.worker_order import WorkerOrder
-from cnai.models import HuggingFaceWeights, initial_weights
-from cnai.train.build import Weights, build_decoder
+from cnai.train.build import build_decoder
 from cnai.train.checkpoint import Checkpoints
 from cnai.train.forkserver import RankContext
 from cnai.train.loop import Trainer, TrainJob, train
@@ -102,9 +101,7 @@ def _train(
                 parameters=trainer.parameters,
             )
         )
-        checkpoints = Checkpoints(
-            run, ranks, keep=spec.checkpoint.keep, plan_digest=plan.digest
-        )
+        checkpoints = Checkpoints(run, ranks, keep=spec.checkpoint.keep, plan_digest=plan.digest)
         train(job, trainer, reader, checkpoints, record)
 
 
@@ -115,34 +112,3 @@ def _module(
         return build_decoder(shape, plan, ranks, weights_of(spec, shape))
     torch.manual_seed(spec.train.seed)
     return user_module(spec.model.module or "").to(ranks.device)
-
-
-def weights_of(spec: RunSpec, shape: DecoderShape) -> Weights:
-    """Return where the initial weights come from: a model folder, or the seed."""
-    if spec.model.huggingface is not None:
-        return HuggingFaceWeights(Path(spec.model.huggingface)).tensor
-    return initial_weights(shape, spec.train.seed)
-
-
-def user_module(name: str) -> nn.Module:
-    """Call the user's function that builds the model.
-
-    Raises:
-        SpecError: It cannot be imported, or returns no module.
-    """
-    module_name, _, function = name.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    hint = "write `package.module:function`; the current folder is searched too"
-    try:
-        build = getattr(importlib.import_module(module_name), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SpecError(f"cannot load `{name}`: {error}", where="model.module", hint=hint) from error
-    module = build()
-    if not isinstance(module, nn.Module):
-        raise SpecError(
-            f"`{name}` returned {type(module).__name__}, no torch module",
-            where="model.module",
-            hint=hint,
-        )
-    return module

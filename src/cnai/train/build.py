@@ -8,10 +8,8 @@ start from the same model without a message.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from torch.distributed.tensor.parallel import (
@@ -23,10 +21,8 @@ from torch.distributed.tensor.parallel import (
 
 from cnai.core.layout import ParallelPlan, Sharding
 from cnai.core.shape import DecoderShape
-from cnai.models.decoder import Decoder
+from cnai.models import Decoder, Weights
 from cnai.train.ranks import Ranks
-
-Weights = Callable[[str], Tensor]
 
 
 def build_decoder(
@@ -45,7 +41,7 @@ def build_decoder(
         shard_over_data_axis(part, ranks)
     part.to_empty(device=ranks.device)
     _tie(part)
-    fill(part, weights)
+    _fill(part, weights)
     return part
 
 
@@ -100,7 +96,7 @@ def _tie(part: Decoder) -> None:
 
 
 @torch.no_grad()
-def fill(module: nn.Module, weights: Weights) -> None:
+def _fill(module: nn.Module, weights: Weights) -> None:
     """Give every parameter its slice of the full tensor of its name."""
     for name, parameter in module.named_parameters():
         full = weights(name).to(device=parameter.device, dtype=parameter.dtype)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,6 @@ from cnai.core.events import CheckpointSaved
 from cnai.core.files import publish_folder, saving, sync_folder, write_atomically, write_error
 from cnai.core.records import encode_pretty
 from cnai.core.runfolder import RunFolder
-from cnai.core.shape import DecoderShape
-from cnai.models.decoder import Decoder
 from cnai.train.manifest import MANIFEST, CheckpointManifest, list_files, verify_checkpoint
 from cnai.train.ranks import Ranks
 
@@ -68,7 +66,9 @@ class Checkpoints:
             raise _reason(failure, target) from failure
         return self._publish(step, partial, target, start)
 
-    def _publish(self, step: int, partial: Path, target: Path, start: float) -> CheckpointSaved | None:
+    def _publish(
+        self, step: int, partial: Path, target: Path, start: float
+    ) -> CheckpointSaved | None:
         if self._ranks.place.rank != 0:
             return None
         with saving(target):
@@ -99,17 +99,18 @@ class Checkpoints:
             dcp.load(state, checkpoint_id=folder)
 
 
-def load_weights(folder: Path, shape: DecoderShape) -> dict[str, Tensor]:
+def load_weights(folder: Path, sizes: Mapping[str, Sequence[int]]) -> dict[str, Tensor]:
     """Read the whole model's weights into one process.
+
+    Args:
+        sizes: The size of every parameter by its name.
 
     Raises:
         DataError: The checkpoint is damaged or belongs to a model of another shape.
     """
     verify_checkpoint(folder)
-    with torch.device("meta"):
-        names = dict(Decoder(shape).named_parameters())
     state: dict[str, Any] = {
-        "model": {name: torch.empty(value.shape) for name, value in names.items()}
+        "model": {name: torch.empty(tuple(size)) for name, size in sizes.items()}
     }
     with reading(folder), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")

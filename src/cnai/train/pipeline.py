@@ -13,7 +13,7 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
 
 from cnai.core.layout import ParallelPlan
-from cnai.models.loss import token_loss
+from cnai.models import token_loss
 from cnai.train.ranks import Ranks
 
 Autocast = Callable[[], AbstractContextManager[object]]
@@ -101,9 +101,7 @@ class StageOfPipeline:
         return float(torch.stack(losses).sum()) if losses else 0.0
 
 
-def engine_for(
-    module: nn.Module, plan: ParallelPlan, ranks: Ranks, *, precision: str
-) -> Engine:
+def engine_for(module: nn.Module, plan: ParallelPlan, ranks: Ranks, *, precision: str) -> Engine:
     """Choose how this rank runs its micro-batches."""
 
     def autocast() -> AbstractContextManager[object]:

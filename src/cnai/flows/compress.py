@@ -1,0 +1,62 @@
+"""From a checkpoint to a model folder that others can load, and to a smaller one behind the gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cnai.compress import export, quantize
+from cnai.core.artifact import Artifact
+from cnai.core.batches import BatchReader
+from cnai.core.blobs import BlobStore
+from cnai.core.dataset import DatasetManifest
+from cnai.core.runfolder import RunFolder
+from cnai.core.spec import RunSpec
+from cnai.flows.evaluate import checkpoint_step, validation_rows
+from cnai.flows.shape import shape_of
+from cnai.models import parameter_sizes
+from cnai.train.checkpoint import load_weights
+
+
+def export_run(
+    spec: RunSpec,
+    run: RunFolder,
+    manifest: DatasetManifest,
+    store: BlobStore,
+    *,
+    step: int | None = None,
+) -> Artifact:
+    """Write a checkpoint as a model folder in Hugging Face layout, with its tokenizer.
+
+    Raises:
+        DataError: There is no checkpoint, it is damaged, or the model is no decoder.
+    """
+    shape = shape_of(spec)
+    assert shape is not None, "a user's own module is not exported; the chain leaves it out"
+    chosen = checkpoint_step(run, step)
+    checkpoint = run.checkpoint(chosen)
+    return export(
+        run.artifacts / "model",
+        shape,
+        load_weights(checkpoint, parameter_sizes(shape)),
+        store.get(manifest.tokenizer),
+        source=str(checkpoint.relative_to(run.root)),
+    )
+
+
+def compress_run(spec: RunSpec, run: RunFolder, reader: BatchReader) -> Artifact:
+    """Quantize the exported model and measure what it lost.
+
+    Raises:
+        AccuracyError: It lost more than `compress.max_loss`; nothing is kept.
+    """
+    return quantize(
+        run.artifacts / "model",
+        compressed_path(spec, run),
+        validation_rows(spec, reader),
+        allowed_loss=spec.compress.max_loss,
+    )
+
+
+def compressed_path(spec: RunSpec, run: RunFolder) -> Path:
+    """Return where the compressed model lies."""
+    return run.artifacts / f"model-{spec.compress.precision}"

@@ -1,0 +1,74 @@
+"""The model that a spec means, as a module in one process."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from cnai.core.errors import SpecError
+from cnai.core.runfolder import RunFolder
+from cnai.core.shape import DecoderShape
+from cnai.core.spec import RunSpec
+from cnai.flows.shape import shape_of
+from cnai.models import Decoder, HuggingFaceWeights, Weights, fill, initial_weights
+from cnai.train.checkpoint import load_weights
+
+
+def untrained(spec: RunSpec) -> nn.Module:
+    """Build the model as training starts from it."""
+    shape = shape_of(spec)
+    if shape is None:
+        torch.manual_seed(spec.train.seed)
+        return user_module(spec.model.module or "")
+    decoder = Decoder(shape)
+    fill(decoder, weights_of(spec, shape))
+    return decoder
+
+
+def trained(spec: RunSpec, run: RunFolder, step: int) -> nn.Module:
+    """Build the model with the weights of a checkpoint.
+
+    Raises:
+        DataError: The checkpoint is damaged or belongs to another model.
+    """
+    module = untrained(spec)
+    sizes = {name: tuple(value.shape) for name, value in module.named_parameters()}
+    fill(module, load_weights(run.checkpoint(step), sizes).__getitem__)
+    return module
+
+
+def weights_of(spec: RunSpec, shape: DecoderShape) -> Weights:
+    """Return where the initial weights come from: a model folder, or the seed."""
+    if spec.model.huggingface is not None:
+        return HuggingFaceWeights(Path(spec.model.huggingface)).tensor
+    return initial_weights(shape, spec.train.seed)
+
+
+def user_module(name: str) -> nn.Module:
+    """Call the user's function that builds the model.
+
+    Raises:
+        SpecError: It cannot be imported, or returns no module.
+    """
+    module_name, _, function = name.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    hint = "write `package.module:function`; the current folder is searched too"
+    try:
+        build = getattr(importlib.import_module(module_name), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SpecError(
+            f"cannot load `{name}`: {error}", where="model.module", hint=hint
+        ) from error
+    module = build()
+    if not isinstance(module, nn.Module):
+        raise SpecError(
+            f"`{name}` returned {type(module).__name__}, no torch module",
+            where="model.module",
+            hint=hint,
+        )
+    return module

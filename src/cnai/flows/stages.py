@@ -1,0 +1,85 @@
+"""Stages that are done once: their results lie in the run folder under the key of their inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from cnai.core.errors import DataError
+from cnai.core.files import write_atomically
+from cnai.core.records import convert, decode, encode, encode_pretty, to_dict
+from cnai.core.runfolder import RunFolder
+from cnai.flows.listener import Listener
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageResult:
+    """What lies in `results/STAGE.json`."""
+
+    key: str
+    seconds: float
+    result: dict[str, Any]
+
+
+class Stages:
+    """Runs stages in order, and passes over those whose result is there.
+
+    The key of a stage is a hash of what it depends on and of the key of the stage before, so a
+    change anywhere upstream makes everything after it run again.
+    """
+
+    def __init__(self, run: RunFolder, listener: Listener) -> None:
+        self._run = run
+        self._listener = listener
+        self._key = ""
+        self.seconds: dict[str, float] = {}
+
+    def run(
+        self,
+        name: str,
+        kind: type[T],
+        inputs: object,
+        body: Callable[[], T],
+        *,
+        still_good: Callable[[T], bool] = lambda _: True,
+    ) -> T:
+        """Return the stage's result, from the folder or by running it.
+
+        Args:
+            name: Name of the stage and of its file.
+            kind: Record that the stage returns.
+            inputs: Everything of the spec that the result depends on.
+            body: Does the work.
+            still_good: Tells whether what an earlier command left behind can still be used.
+        """
+        self._key = hashlib.sha256(encode([self._key, name, inputs])).hexdigest()[:16]
+        earlier = self._earlier(name)
+        if earlier is not None and earlier.key == self._key:
+            result = convert(kind, earlier.result, where=name)
+            if still_good(result):
+                self._listener.stage(name, skipped=True)
+                self.seconds[name] = earlier.seconds
+                return result
+        self._listener.stage(name)
+        start = time.monotonic()
+        result = body()
+        self.seconds[name] = time.monotonic() - start
+        record = StageResult(key=self._key, seconds=self.seconds[name], result=to_dict(result))
+        write_atomically(self._run.results / f"{name}.json", encode_pretty(record))
+        return result
+
+    def _earlier(self, name: str) -> StageResult | None:
+        """Return what an earlier command found; None when there is nothing that can be read."""
+        path = self._run.results / f"{name}.json"
+        if not path.is_file():
+            return None
+        try:
+            return decode(StageResult, path.read_bytes(), where=str(path))
+        except DataError as error:
+            self._listener.warn(f"{error.message} in {path}; doing stage `{name}` again")
+            return None
