@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cnai.core.estimate import StepEstimate
 from cnai.core.records import encode
 
 
@@ -120,6 +121,7 @@ class ParallelPlan:
         schedule: Name of the pipeline schedule, as torch.distributed.pipelining knows it.
         sharding: Whether parameters are sharded over the data axis.
         reasons: Why this layout, a sentence each.
+        estimate: Expected time of a step; None when the size of the model is unknown.
     """
 
     layout: Layout
@@ -129,6 +131,7 @@ class ParallelPlan:
     schedule: str
     sharding: Sharding
     reasons: tuple[str, ...] = ()
+    estimate: StepEstimate | None = None
 
     @property
     def global_batch(self) -> int:

@@ -1,1 +1,20 @@
-"""."""
+"""Find the parallel layout of a model on a fleet.
+
+In goes a request (shape, batch, the sizes that the user fixed) and the machines; out comes a
+ParallelPlan with stages, memory and expected time, or an error with the nearest plan that works.
+It never touches a device, a process or torch.
+"""
+
+from cnai.plan.devices import DEVICES, Device, device_named
+from cnai.plan.planner import Candidate, alternatives, make_plan
+from cnai.plan.request import PlanRequest
+
+__all__ = [
+    "DEVICES",
+    "Candidate",
+    "Device",
+    "PlanRequest",
+    "alternatives",
+    "device_named",
+    "make_plan",
+]

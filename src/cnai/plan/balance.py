@@ -1,0 +1,82 @@
+"""Cut a row of layers into stages so that the slowest stage is as fast as it can be."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+Cuts = tuple[tuple[int, int], ...]
+
+# Costs are floats; two sums of the same layers may differ in their last bits.
+_SLACK = 1 + 1e-9
+
+
+def balance(costs: Sequence[float], stages: int) -> Cuts:
+    """Return first and end index of each stage.
+
+    Every layer is in exactly one stage, layers stay in order and no stage is empty. The largest
+    sum of a stage is the smallest possible; among the cuts that reach it, the sum of squares is
+    the smallest, so that what is left over is spread too. Exact, by dynamic programming over
+    (stages, layers): the largest sum with a binary search for the crossing of its two monotone
+    parts, then the squares within that bound.
+
+    Args:
+        costs: Cost of each layer, not negative; embedding and head are added to the ends.
+        stages: Number of stages, from 1 to the number of layers.
+
+    Raises:
+        ValueError: There are more stages than layers, or none.
+
+    Source: the linear partition problem, Skiena, The Algorithm Design Manual, section 10.7.
+    """
+    if not 1 <= stages <= len(costs):
+        raise ValueError(f"{len(costs)} layers cannot be cut into {stages} stages")
+    sums = [0.0, *accumulate(costs)]
+    return _even_cuts(sums, stages, _smallest_peak(sums, stages) * _SLACK)
+
+
+def _smallest_peak(sums: list[float], stages: int) -> float:
+    """Return the smallest possible largest stage."""
+    layers = len(sums) - 1
+    peak = list(sums)
+    for stage in range(2, stages + 1):
+        now = [math.inf] * (layers + 1)
+        for end in range(stage, layers + 1):
+            # peak[cut] rises with cut and the last stage falls: the best cut is at their crossing.
+            low, high = stage - 1, end - 1
+            while low < high:
+                middle = (low + high) // 2
+                if peak[middle] < sums[end] - sums[middle]:
+                    low = middle + 1
+                else:
+                    high = middle
+            now[end] = min(
+                max(peak[cut], sums[end] - sums[cut]) for cut in {low, max(stage - 1, low - 1)}
+            )
+        peak = now
+    return peak[layers]
+
+
+def _even_cuts(sums: list[float], stages: int, bound: float) -> Cuts:
+    """Return the cuts with the smallest sum of squares whose stages stay within the bound."""
+    layers = len(sums) - 1
+    best = [0.0] + [math.inf] * layers
+    choices: list[list[int]] = []
+    for stage in range(1, stages + 1):
+        now, choice = [math.inf] * (layers + 1), [0] * (layers + 1)
+        for end in range(stage, layers - (stages - stage) + 1):
+            first = max(stage - 1, bisect_left(sums, sums[end] - bound))
+            for cut in range(first, end):
+                total = best[cut] + (sums[end] - sums[cut]) ** 2
+                if total < now[end]:
+                    now[end], choice[end] = total, cut
+        best = now
+        choices.append(choice)
+    cuts: list[tuple[int, int]] = []
+    end = layers
+    for choice in reversed(choices):
+        cuts.append((choice[end], end))
+        end = choice[end]
+    return tuple(reversed(cuts))

@@ -1,0 +1,163 @@
+"""How long a step takes, well enough to rank layouts against each other.
+
+A roofline: FLOPs over the reachable rate of a device, bytes over the rate of a link, a fixed time
+for the kernels of a layer and for a collective. Only the gathering of sharded parameters overlaps
+with computing. Sources: pipeline time and tensor-parallel traffic from Narayanan et al. 2021,
+arXiv 2104.04473, sections 2.2 and 3.2; ring collectives from Thakur et al. 2005, Int. J. High
+Performance Computing Applications 19(1); traffic of sharded parameters from Rajbhandari et al.
+2020, arXiv 1910.02054, section 7; its overlap from Zhao et al. 2023, arXiv 2304.11277.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cnai.core.estimate import StepEstimate
+from cnai.core.layout import Sharding
+from cnai.core.shape import DecoderShape
+from cnai.plan.devices import Machines
+from cnai.plan.memory import FLOAT, rank_parameters
+from cnai.plan.request import PlanRequest, Trial
+
+REACHABLE = 0.6
+"""Share of a device's peak that large matrix products reach; published runs lie at 0.4 to 0.7."""
+_FORWARD_AND_BACKWARD = 3
+_ALL_REDUCES = 4  # two in forward, two in backward, a layer
+
+
+def layer_costs(
+    shape: DecoderShape, sequence: int, model_size: int, split_layer: int
+) -> list[float]:
+    """FLOPs for one token of each layer on one rank, embedding and head added to the ends."""
+    whole = float(shape.layer_flops(sequence))
+    costs = [
+        whole / model_size if index >= split_layer else whole for index in range(shape.layers)
+    ]
+    costs[0] += 2.0 * shape.width
+    head_split = split_layer == 0 if shape.tied_head else split_layer < shape.layers
+    costs[-1] += shape.head_flops() / (model_size if head_split else 1)
+    return costs
+
+
+def estimate_step(
+    request: PlanRequest,
+    shape: DecoderShape,
+    trial: Trial,
+    machines: Machines,
+    stage_costs: tuple[float, ...],
+) -> StepEstimate:
+    """Estimate the time of a step.
+
+    `stage_costs` are the forward FLOPs for one token of each stage on one rank.
+    """
+    layout = trial.layout
+    stages = range(layout.pipeline)
+    compute = [compute_seconds(request, trial, machines, stage_costs, stage) for stage in stages]
+    tensor = [tensor_seconds(request, shape, trial, machines, stage) for stage in stages]
+    slowest = max(stages, key=lambda stage: compute[stage] + tensor[stage])
+    piece = compute[slowest] + tensor[slowest] + _boundary_seconds(request, shape, trial, machines)
+    slots = trial.microbatches + layout.pipeline - 1
+    data = max(
+        data_seconds(shape, trial, machines, stage, gathering=_gathering(request, piece))
+        for stage in stages
+    )
+    step = slots * piece + data
+    batch_tokens = request.batch * request.sequence
+    peak = machines.rank_flops(request.precision, layout.ranks) * layout.ranks
+    return StepEstimate(
+        step_seconds=step,
+        compute_seconds=trial.microbatches * compute[slowest],
+        tensor_seconds=trial.microbatches * tensor[slowest],
+        data_seconds=data,
+        bubble_fraction=(layout.pipeline - 1) / slots,
+        tokens_per_second=batch_tokens / step,
+        utilization=shape.train_flops_per_token(request.sequence) * batch_tokens / (step * peak),
+    )
+
+
+def compute_seconds(
+    request: PlanRequest,
+    trial: Trial,
+    machines: Machines,
+    stage_costs: tuple[float, ...],
+    stage: int,
+) -> float:
+    """Time of forward and backward of one microbatch in a stage, without communication."""
+    rate = machines.rank_flops(request.precision, trial.layout.ranks) * REACHABLE
+    tokens = trial.rows * request.sequence
+    matrices = _FORWARD_AND_BACKWARD * stage_costs[stage] * tokens / rate
+    return matrices + trial.layers(stage) * machines.device.layer_seconds
+
+
+def tensor_seconds(
+    request: PlanRequest, shape: DecoderShape, trial: Trial, machines: Machines, stage: int
+) -> float:
+    """Time of the all-reduces of one microbatch in the split layers of a stage."""
+    size = trial.layout.model
+    split = trial.split_layers(stage)
+    if split == 0:
+        return 0.0
+    element = 2 if request.precision == "bfloat16" else FLOAT
+    payload = trial.rows * request.sequence * shape.width * element
+    once = _ring_seconds(2 * payload, size, machines.link(size), machines.device.latency_seconds)
+    return split * _ALL_REDUCES * once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathering:
+    """What full sharding fetches, and the work that hides it.
+
+    Attributes:
+        element_bytes: Bytes of a parameter as it is fetched.
+        hidden_seconds: Time of one microbatch, during which the next layers are fetched.
+    """
+
+    element_bytes: int
+    hidden_seconds: float
+
+
+def _gathering(request: PlanRequest, piece_seconds: float) -> Gathering:
+    return Gathering(
+        element_bytes=2 if request.precision == "bfloat16" else FLOAT,
+        hidden_seconds=piece_seconds,
+    )
+
+
+def data_seconds(
+    shape: DecoderShape, trial: Trial, machines: Machines, stage: int, *, gathering: Gathering
+) -> float:
+    """Time that the data axis adds to a step.
+
+    Without sharding one all-reduce of the float32 gradients. With it the gradients are scattered
+    once, and the parameters gathered before forward and again before backward of every
+    microbatch, of which only what outlasts the computing is added.
+    """
+    size = trial.layout.data
+    if size == 1:
+        return 0.0
+    parameters = rank_parameters(shape, trial, stage)
+    link = machines.link(size * trial.layout.model)
+    latency = machines.device.latency_seconds
+    if trial.sharding is Sharding.NONE:
+        return _ring_seconds(2 * FLOAT * parameters, size, link, latency)
+    latency *= trial.layers(stage)
+    gather = 2 * _ring_seconds(gathering.element_bytes * parameters, size, link, latency)
+    exposed = max(0.0, gather - gathering.hidden_seconds)
+    return trial.microbatches * exposed + _ring_seconds(FLOAT * parameters, size, link, latency)
+
+
+def _boundary_seconds(
+    request: PlanRequest, shape: DecoderShape, trial: Trial, machines: Machines
+) -> float:
+    """Time to hand one microbatch to the next stage and its gradient back."""
+    layout = trial.layout
+    if layout.pipeline == 1:
+        return 0.0
+    payload = trial.rows * request.sequence * shape.width * FLOAT
+    link = machines.link(2 * layout.data * layout.model)
+    return 2 * (payload / link + machines.device.latency_seconds)
+
+
+def _ring_seconds(payload: float, size: int, link: float, latency: float) -> float:
+    """Time in which a ring of `size` ranks moves (size - 1) / size of the payload."""
+    return payload * (size - 1) / size / link + latency

@@ -1,0 +1,63 @@
+from itertools import combinations, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnai.plan.balance import balance
+
+COSTS = st.lists(st.floats(0, 100), min_size=1, max_size=10)
+
+
+def peak(costs, cuts):
+    return max(sum(costs[first:end]) for first, end in cuts)
+
+
+def all_cuts(layers, stages):
+    for inner in combinations(range(1, layers), stages - 1):
+        ends = [0, *inner, layers]
+        yield tuple(pairwise(ends))
+
+
+@given(COSTS, st.data())
+def test_every_layer_is_in_exactly_one_stage_and_no_stage_is_empty(costs, data):
+    stages = data.draw(st.integers(1, len(costs)))
+    cuts = balance(costs, stages)
+    assert len(cuts) == stages
+    assert [i for first, end in cuts for i in range(first, end)] == list(range(len(costs)))
+    assert all(first < end for first, end in cuts)
+
+
+@given(COSTS, st.data())
+def test_the_slowest_stage_is_as_fast_as_any_cut_makes_it(costs, data):
+    stages = data.draw(st.integers(1, len(costs)))
+    best = min(peak(costs, cuts) for cuts in all_cuts(len(costs), stages))
+    assert peak(costs, balance(costs, stages)) <= best * (1 + 1e-6)
+
+
+def test_equal_layers_are_cut_evenly():
+    assert balance([1.0] * 8, 4) == ((0, 2), (2, 4), (4, 6), (6, 8))
+
+
+def test_30_layers_over_4_stages_drop_none():
+    assert [end - first for first, end in balance([1.0] * 30, 4)] in ([8, 8, 7, 7], [7, 7, 8, 8])
+
+
+def test_a_heavy_head_gets_fewer_layers():
+    cuts = balance([1.0] * 7 + [4.0], 3)
+    assert cuts[-1] == (7, 8)
+
+
+def test_what_a_heavy_layer_leaves_is_spread_evenly():
+    sizes = [end - first for first, end in balance([1.0] * 8 + [10.0], 3)]
+    assert sizes == [4, 4, 1]
+
+
+def test_free_layers_still_fill_every_stage():
+    assert balance([0.0, 0.0, 0.0], 3) == ((0, 1), (1, 2), (2, 3))
+
+
+@pytest.mark.parametrize("stages", [0, 4])
+def test_more_stages_than_layers_are_refused(stages):
+    with pytest.raises(ValueError, match="3 layers cannot be cut"):
+        balance([1.0, 1.0, 1.0], stages)

@@ -1,0 +1,76 @@
+from dataclasses import replace
+
+import pytest
+
+from cnai.plan import alternatives, make_plan
+from cnai.plan.cost import layer_costs
+from plan_cases import LARGE, SMALL, fleet, large, small
+
+
+def estimate(request, machines):
+    return make_plan(request, machines).estimate
+
+
+def test_the_bubble_is_that_of_the_textbook():
+    found = estimate(small(data=1, model=1, pipeline=4, microbatches=8), fleet())
+    assert found.bubble_fraction == pytest.approx(3 / 11)
+
+
+def test_one_stage_has_no_bubble_and_one_copy_exchanges_nothing():
+    found = estimate(small(data=1, model=1, pipeline=1), fleet())
+    assert (found.bubble_fraction, found.data_seconds, found.tensor_seconds) == (0, 0, 0)
+
+
+def test_tokens_a_second_are_those_of_the_batch():
+    found = estimate(small(data=1, model=1, pipeline=1), fleet())
+    assert found.tokens_per_second == pytest.approx(16 * 32 / found.step_seconds)
+
+
+def test_a_tensor_group_across_nodes_is_slower_than_inside_one():
+    request = small(data=1, model=4, pipeline=1)
+    inside, across = fleet(1, devices=4), fleet(2, devices=2)
+    assert estimate(request, across).tensor_seconds > estimate(request, inside).tensor_seconds
+
+
+def test_a_faster_device_takes_less_time():
+    request = large(data=16, model=8, pipeline=1)
+    faster = estimate(request, fleet(16, kind="B200"))
+    assert faster.step_seconds < estimate(request, fleet(16)).step_seconds
+
+
+def test_utilization_of_a_large_model_lies_in_the_published_range():
+    found = estimate(large(), fleet(16))
+    assert 0.2 < found.utilization < 0.6
+
+
+def test_ranks_of_a_cpu_machine_share_its_cores():
+    one = estimate(small(data=1, model=1, pipeline=1), fleet(kind="cpu", devices=8))
+    found = estimate(small(data=8, model=1, pipeline=1), fleet(kind="cpu", devices=8))
+    assert found.compute_seconds > one.compute_seconds / 8
+
+
+def test_layers_that_are_not_split_cost_as_much_as_on_one_rank():
+    costs = layer_costs(LARGE, 4096, 8, 40)
+    assert costs[39] == pytest.approx(8 * costs[40])
+
+
+def test_embedding_and_head_weigh_on_the_ends():
+    costs = layer_costs(SMALL, 32, 1, 0)
+    assert costs[0] > costs[1]
+    assert costs[-1] - costs[1] == SMALL.head_flops()
+
+
+def test_a_tied_head_is_split_with_the_embedding():
+    tied = replace(SMALL, tied_head=True)
+    extra = layer_costs(tied, 32, 4, 1)[-1] - layer_costs(tied, 32, 4, 1)[-2]
+    assert extra == pytest.approx(tied.head_flops())
+
+
+def test_parameters_fetched_over_a_slow_link_cost_time():
+    plain = estimate(small(data=8, sharding="none", ranks=8), fleet(8, devices=1))
+    shard = estimate(small(data=8, sharding="full", ranks=8), fleet(8, devices=1))
+    assert shard.data_seconds > plain.data_seconds
+
+
+def test_every_alternative_has_an_estimate():
+    assert all(one.estimate.step_seconds > 0 for one in alternatives(large(), fleet(16)))

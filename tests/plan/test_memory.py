@@ -1,0 +1,142 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnai.core.layout import Layout, Sharding
+from cnai.plan.balance import balance
+from cnai.plan.devices import DEVICES
+from cnai.plan.memory import (
+    activation_bytes,
+    in_flight,
+    rank_parameters,
+    stage_memory,
+    stage_parameters,
+)
+from cnai.plan.request import Trial
+from plan_cases import LARGE, SMALL, small
+
+H100 = DEVICES["H100-80GB"]
+
+
+def trial(layout=None, *, shape=SMALL, **changes):
+    layout = layout or Layout()
+    cuts = balance([1.0] * shape.layers, layout.pipeline)
+    plain = Trial(
+        layout=layout, cuts=cuts, microbatches=4, rows=2, schedule="1F1B", sharding=Sharding.NONE
+    )
+    return replace(plain, **changes)
+
+
+@given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.integers(0, 8))
+def test_the_stages_of_an_untied_model_hold_all_parameters_once(stages, model, split_layer):
+    layout = Layout(pipeline=stages, model=model, split_layer=split_layer)
+    held = sum(stage_parameters(SMALL, trial(layout), stage) for stage in range(stages))
+    assert held == SMALL.parameters
+
+
+def test_a_tied_head_is_copied_to_the_last_stage():
+    tied = replace(SMALL, tied_head=True)
+    held = [stage_parameters(tied, trial(Layout(pipeline=2)), stage) for stage in (0, 1)]
+    assert sum(held) == tied.parameters + tied.embedding_parameters
+
+
+def test_a_tied_head_on_one_stage_is_not_counted_twice():
+    tied = replace(SMALL, tied_head=True)
+    assert stage_parameters(tied, trial(), 0) == tied.parameters
+
+
+def test_split_matrices_are_divided_and_norms_are_not():
+    matrices = SMALL.attention_parameters + SMALL.ffn_parameters
+    table = SMALL.embedding_parameters
+    expected = SMALL.layers * (matrices // 4 + 2 * SMALL.width) + 2 * table // 4 + SMALL.width
+    assert rank_parameters(SMALL, trial(Layout(model=4)), 0) == expected
+
+
+def test_layers_before_split_layer_are_held_whole():
+    matrices = SMALL.attention_parameters + SMALL.ffn_parameters
+    all_split = rank_parameters(SMALL, trial(Layout(model=4)), 0)
+    later = rank_parameters(SMALL, trial(Layout(model=4, split_layer=3)), 0)
+    whole_layers = 3 * (matrices - matrices // 4)
+    whole_embedding = SMALL.embedding_parameters - SMALL.embedding_parameters // 4
+    assert later - all_split == whole_layers + whole_embedding
+
+
+def test_split_layer_beyond_the_last_layer_splits_nothing():
+    assert rank_parameters(SMALL, trial(Layout(model=4, split_layer=8)), 0) == SMALL.parameters
+
+
+@given(st.integers(0, 8), st.integers(0, 8))
+def test_a_later_split_layer_never_needs_less_memory(one, other):
+    early, late = sorted((one, other))
+
+    def total(split_layer):
+        layout = Layout(model=4, pipeline=2, split_layer=split_layer)
+        return stage_memory(small(), trial(layout), 0, H100).total_bytes
+
+    assert total(early) <= total(late)
+
+
+def test_adamw_keeps_eight_bytes_and_sgd_none():
+    adamw = stage_memory(small(), trial(), 0, H100)
+    sgd = stage_memory(small(optimizer="sgd"), trial(), 0, H100)
+    assert adamw.optimizer_bytes == 8 * SMALL.parameters
+    assert sgd.optimizer_bytes == 0
+
+
+def test_float32_keeps_four_bytes_of_weight_and_of_gradient():
+    memory = stage_memory(small(), trial(), 0, H100)
+    assert memory.weight_bytes == memory.gradient_bytes == 4 * SMALL.parameters
+
+
+def test_bfloat16_adds_a_working_copy_of_the_weights():
+    memory = stage_memory(small(precision="bfloat16"), trial(), 0, H100)
+    assert memory.weight_bytes == 6 * SMALL.parameters
+
+
+def test_full_sharding_divides_the_optimizer_by_the_copies():
+    plain = stage_memory(small(), trial(Layout(data=4)), 0, H100)
+    shard = stage_memory(small(), trial(Layout(data=4), sharding=Sharding.FULL), 0, H100)
+    assert shard.optimizer_bytes == pytest.approx(plain.optimizer_bytes / 4, abs=8)
+
+
+def test_full_sharding_counts_the_layers_that_stand_whole():
+    request = small(shape=LARGE)
+    layout = Layout(data=1024)
+    memory = stage_memory(request, trial(layout, shape=LARGE, sharding=Sharding.FULL), 0, H100)
+    assert memory.weight_bytes > 4 * 2 * LARGE.layer_parameters
+
+
+@pytest.mark.parametrize(
+    ("schedule", "stage", "held"),
+    [("1F1B", 0, 4), ("1F1B", 3, 1), ("GPipe", 0, 6), ("GPipe", 3, 6)],
+)
+def test_a_stage_holds_the_microbatches_of_its_schedule(schedule, stage, held):
+    four = trial(Layout(pipeline=4), schedule=schedule, microbatches=6)
+    assert in_flight(four, stage) == held
+
+
+def test_no_more_are_in_flight_than_there_are():
+    assert in_flight(trial(Layout(pipeline=4), microbatches=2), 0) == 2
+
+
+def test_accumulated_microbatches_of_one_stage_do_not_pile_up():
+    one, many = trial(microbatches=1), trial(microbatches=8)
+    assert activation_bytes(small(), one, 0, H100) == activation_bytes(small(), many, 0, H100)
+
+
+def test_activations_grow_with_the_rows_of_a_microbatch():
+    two, four = trial(rows=2), trial(rows=4)
+    assert activation_bytes(small(), four, 0, H100) == 2 * activation_bytes(small(), two, 0, H100)
+
+
+def test_the_pipeline_buffers_of_every_microbatch_are_counted():
+    few, many = (trial(Layout(pipeline=2), microbatches=count) for count in (10, 20))
+    more = activation_bytes(small(), many, 1, H100) - activation_bytes(small(), few, 1, H100)
+    assert more == 10 * 4 * SMALL.width * 2 * 32
+
+
+def test_of_a_module_of_unknown_size_only_the_overhead_is_known():
+    memory = stage_memory(small(shape=None), trial(), 0, H100)
+    assert memory.total_bytes == H100.overhead_bytes

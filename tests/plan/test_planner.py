@@ -1,0 +1,189 @@
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cnai.core.errors import CnaiError, PlanError, SpecError
+from cnai.core.layout import ParallelPlan, Sharding
+from cnai.core.records import decode, encode
+from cnai.plan import alternatives, make_plan
+from plan_cases import GIB, LARGE, SMALL, fleet, large, small
+
+
+def test_the_sizes_that_were_asked_for_are_kept():
+    plan = make_plan(small(data=2, model=2, pipeline=2, split_layer=3), fleet())
+    assert (plan.layout.data, plan.layout.model, plan.layout.pipeline) == (2, 2, 2)
+    assert plan.layout.split_layer == 3
+
+
+def test_the_split_of_the_introduction_plans_100_billion_parameters():
+    request = large(data=8, model=8, pipeline=4, split_layer=1, ranks=None)
+    plan = make_plan(request, fleet(32, kind="B200"))
+    assert plan.layout.ranks == 256
+
+
+def test_100_billion_parameters_on_128_devices_plan_in_under_a_second():
+    start = time.process_time()
+    plan = make_plan(large(), fleet(16))
+    assert time.process_time() - start < 1
+    assert plan.layout.ranks == 128
+    assert plan.peak.memory.total_bytes < 0.95 * 80 * GIB
+
+
+def test_the_fastest_that_fits_is_taken():
+    found = alternatives(large(ranks=1024), fleet(128))
+    fitting = [one.estimate.step_seconds for one in found if one.rejected is None]
+    assert fitting == sorted(fitting)
+    plan = make_plan(large(ranks=1024), fleet(128))
+    assert plan.estimate.step_seconds == fitting[0]
+
+
+def test_layouts_that_do_not_fit_come_last_and_say_what_they_need():
+    found = alternatives(large(), fleet(16))
+    fits = [one.rejected is None for one in found]
+    assert fits == sorted(fits, reverse=True)
+    assert "GiB a rank" in found[-1].rejected
+
+
+def test_reasons_name_the_runner_up_and_what_memory_ruled_out():
+    text = "\n".join(make_plan(large(ranks=1024), fleet(128)).reasons)
+    assert "fastest of" in text
+    assert "next is dp" in text
+    assert "rejected for memory" in text
+
+
+def test_a_tensor_group_that_was_not_asked_for_stays_in_a_node():
+    found = alternatives(large(), fleet(32, devices=4))
+    assert max(one.plan.layout.model for one in found) == 4
+
+
+def test_a_tensor_group_that_was_asked_for_may_leave_the_node_with_a_warning():
+    plan = make_plan(small(data=1, model=4, pipeline=1), fleet(2, devices=2))
+    assert any("leaves the node" in reason for reason in plan.reasons)
+
+
+def test_auto_sharding_shards_only_when_it_must():
+    assert make_plan(small(data=8), fleet()).sharding is Sharding.NONE
+    assert make_plan(large(), fleet(16)).sharding is Sharding.FULL
+
+
+def test_none_and_full_sharding_are_obeyed():
+    assert make_plan(small(data=2, sharding="full"), fleet()).sharding is Sharding.FULL
+    assert make_plan(small(data=2, sharding="none"), fleet()).sharding is Sharding.NONE
+
+
+def test_nothing_fits_says_what_is_needed_what_there_is_and_what_would_fit():
+    with pytest.raises(PlanError) as caught:
+        make_plan(large(data=1, model=8, pipeline=1, ranks=None), fleet(16))
+    error = caught.value
+    assert error.exit_code == 3
+    assert "dp1 x tp8 x pp1 needs" in error.message
+    assert "has 75.1 GiB usable" in error.message
+    assert "size: 16, sharding: full" in error.hint
+
+
+def test_the_hint_of_nothing_fits_does_fit():
+    request = large(data=16, model=8, pipeline=1, sharding="none")
+    with pytest.raises(PlanError) as caught:
+        make_plan(request, fleet(16))
+    assert "{size: 16, sharding: full}" in caught.value.hint
+    again = large(data=16, model=8, pipeline=1, sharding="full")
+    assert make_plan(again, fleet(16)).layout.data == 16
+
+
+def test_a_hint_may_ask_for_more_nodes():
+    with pytest.raises(PlanError) as caught:
+        make_plan(large(ranks=8), fleet(1))
+    assert "nodes" in caught.value.hint
+
+
+def test_more_ranks_than_devices_are_refused():
+    with pytest.raises(PlanError, match="16 ranks were asked for, but the machines have 8"):
+        make_plan(small(data=16), fleet(1))
+
+
+def test_a_cpu_machine_may_be_shared_by_more_ranks_than_it_has_places():
+    plan = make_plan(small(data=2, model=2, pipeline=2), fleet(kind="cpu", devices=2))
+    assert any("8 ranks share 2" in reason for reason in plan.reasons)
+
+
+def test_ranks_that_cannot_be_laid_out_name_ranks_that_can():
+    with pytest.raises(PlanError) as caught:
+        make_plan(small(ranks=11), fleet(2))
+    assert "`resources.ranks: 10 or 12`" in caught.value.hint
+
+
+def test_without_a_number_of_ranks_the_largest_that_can_be_laid_out_is_taken():
+    assert make_plan(small(), fleet(devices=7)).layout.ranks == 7
+    assert make_plan(small(batch=16, pipeline=1, model=1), fleet(devices=7)).layout.ranks == 4
+
+
+def test_an_unknown_device_gets_a_guess():
+    odd = fleet(kind="H100-80GB")
+    node = odd.nodes[0]
+    from dataclasses import replace
+
+    with pytest.raises(SpecError, match="unknown device `H100-80G`") as caught:
+        make_plan(small(), replace(odd, nodes=(replace(node, device_kind="H100-80G"),)))
+    assert "did you mean `H100-80GB`" in caught.value.hint
+
+
+def test_a_fleet_without_machines_is_refused():
+    from cnai.core.fleet import Fleet
+
+    with pytest.raises(SpecError, match="no machine"):
+        make_plan(small(), Fleet(nodes=()))
+
+
+def test_a_module_of_unknown_size_is_copied_without_an_estimate():
+    plan = make_plan(small(shape=None), fleet())
+    assert plan.layout.data == 8
+    assert plan.estimate is None
+    assert any("memory is not checked" in reason for reason in plan.reasons)
+
+
+def test_the_plan_survives_a_round_trip_as_json():
+    plan = make_plan(large(), fleet(16))
+    assert decode(ParallelPlan, encode(plan), where="plan.json") == plan
+
+
+def test_estimates_and_reasons_do_not_change_the_digest():
+    plan = make_plan(small(data=2), fleet())
+    bare = alternatives(small(data=2), fleet())
+    assert any(one.plan.digest == plan.digest and not one.plan.reasons for one in bare)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([1, 2, 3, 4, 6, 8]),
+    st.sampled_from([1, 2, 4, 6, 16, 24]),
+    st.integers(0, 8),
+    st.sampled_from(["1F1B", "GPipe"]),
+)
+def test_every_plan_keeps_the_batch_and_places_every_layer_once(
+    ranks, batch, split_layer, schedule
+):
+    request = small(ranks=ranks, batch=batch, split_layer=split_layer, schedule=schedule)
+    try:
+        found = alternatives(request, fleet())
+    except CnaiError:
+        return
+    for one in found:
+        plan = one.plan
+        assert plan.layout.ranks == ranks
+        assert plan.global_batch == batch
+        assert plan.microbatches >= plan.layout.pipeline
+        layers = [i for stage in plan.stages for i in range(stage.first_layer, stage.end_layer)]
+        assert layers == list(range(SMALL.layers))
+
+
+def test_planning_does_not_load_torch():
+    code = "import sys, cnai.plan; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_large_shape_has_about_100_billion_parameters():
+    assert 90e9 < LARGE.parameters < 110e9
