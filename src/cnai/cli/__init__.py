@@ -1,1 +1,5 @@
-"""."""
+"""The command `ai-cli`: parses, calls one flow, prints.
+
+Words of the user come in, records of the flows are drawn on the terminal or as one JSON object, and
+errors become an exit code. It does no work itself, and imports a verb's module only when it runs.
+"""

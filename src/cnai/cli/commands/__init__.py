@@ -1,1 +1,1 @@
-"""."""
+"""The verbs, one module each; the module's `verb` is the command."""

@@ -1,8 +1,8 @@
 """Contradictions that the spec itself shows, one small rule each.
 
 Only what is written counts: nobody contradicts a default shape, and what needs machines, data or a
-model folder is left to the planner. A rule looks at a sound spec (every key by itself is right) and
-yields its mistakes.
+model folder is left to the planner. A rule looks at a sound spec (every key by itself is right)
+and yields its mistakes.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def heads_share_the_width(asked: Asked) -> Iterator[Mistake]:
         yield Mistake(
             ("model.width", "model.heads"),
             f"`model.width` {shape.width} does not divide by `model.heads` {shape.heads}",
-            f"set `model.width` to {_near(shape.width, shape.heads)}, or change the heads",
+            f"set `model.width` to {_near(shape.width, 2 * shape.heads)}, or change the heads",
         )
     elif shape.head_width % 2:
         yield Mistake(
@@ -168,13 +168,13 @@ def group_splits_the_weights(asked: Asked) -> Iterator[Mistake]:
         "ffn_width": shape.ffn_width,
         "vocab": shape.vocab,
     }
-    for name, whole in parts.items():
-        if whole % size:
-            yield Mistake(
-                ("parallel.model_parallel.size",),
-                f"`parallel.model_parallel.size` {size} does not divide `model.{name}` {whole}",
-                f"sizes that divide the model are {_divisors(math.gcd(*parts.values()))}",
-            )
+    uneven = [f"`model.{name}` {whole}" for name, whole in parts.items() if whole % size]
+    if uneven:
+        yield Mistake(
+            ("parallel.model_parallel.size",),
+            f"`parallel.model_parallel.size` {size} does not divide {', '.join(uneven)}",
+            f"sizes that divide the model are {_divisors(math.gcd(*parts.values()))}",
+        )
 
 
 def stages_have_layers(asked: Asked) -> Iterator[Mistake]:

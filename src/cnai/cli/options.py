@@ -1,0 +1,91 @@
+"""Flags and arguments that several verbs share, so that they are spelled and explained alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from cnai.cli.output import Output
+
+if TYPE_CHECKING:
+    from cnai.core.spec import LoadedSpec
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_SPEC = "run.yaml"
+
+
+def _switch(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    """Make a callback that turns on a switch of the output."""
+
+    def turn_on(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        out = ctx.find_object(Output)
+        if value and out is not None:
+            setattr(out, name, True)
+
+    return turn_on
+
+
+def _output_flag(*names: str, switch: str, text: str) -> Callable[[F], F]:
+    return click.option(
+        *names,
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_switch(switch),
+        help=text,
+    )
+
+
+json_flag = _output_flag("--json", switch="as_json", text="Print one JSON object on stdout.")
+"""`--json`; the verb prints its result with `Output.record`."""
+
+quiet_flag = _output_flag("-q", "--quiet", switch="quiet", text="Only data, warnings and errors.")
+verbose_flag = _output_flag("-v", "--verbose", switch="verbose", text="More about what is done.")
+
+yes_flag = click.option("-y", "--yes", is_flag=True, help="Do not ask before the work starts.")
+"""`-y`; the verb gets `yes: bool` and calls `Output.confirm(question, yes=yes)`."""
+
+dry_run_flag = click.option("--dry-run", is_flag=True, help="Show what would be done, do nothing.")
+"""`--dry-run`; the verb gets `dry_run: bool`."""
+
+pass_output = click.make_pass_decorator(Output)
+"""Gives the verb its `Output` as the first argument."""
+
+set_option = click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key of the spec, for instance train.steps=500. May be repeated.",
+)
+"""`--set`; the verb gets `sets: tuple[str, ...]`."""
+
+spec_argument = click.argument(
+    "spec", required=False, default=DEFAULT_SPEC, type=click.Path(path_type=Path)
+)
+"""The spec file; the verb gets `spec: Path`."""
+
+
+def output_flags(function: F) -> F:
+    """Add `--json`, `-q` and `-v`."""
+    return json_flag(quiet_flag(verbose_flag(function)))
+
+
+def spec_options(function: F) -> F:
+    """Add the spec argument and `--set`; pass both to `read_spec`."""
+    return spec_argument(set_option(function))
+
+
+def read_spec(spec: Path, sets: Sequence[str] = ()) -> LoadedSpec:
+    """Load a spec as every verb does: over the user's own configuration.
+
+    Raises:
+        SpecError: Something is wrong in it.
+    """
+    from cnai.core.spec import load_spec, user_config_path
+
+    return load_spec(spec, sets=sets, user_config=user_config_path())
