@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from cnai.core.errors import DataError
 from cnai.core.llama_config import config_of, shape_from_config, shape_of
@@ -12,6 +12,7 @@ from models_shapes import TINY, shapes
 
 
 @given(shapes())
+@settings(deadline=None)
 def test_a_shape_comes_back_from_its_config(shape):
     assert shape_of(json.loads(json.dumps(config_of(shape))), where="x") == shape
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from safetensors.torch import load_file, save_file
 
 from cnai.core.errors import DataError, RunError
@@ -25,6 +25,7 @@ UP = "layers.1.ffn.up_proj.weight"
 
 
 @given(shapes())
+@settings(deadline=None)
 def test_every_name_has_its_way_back(shape):
     for name in parameter_sizes(shape):
         assert parameter_name(huggingface_name(name)) == name
