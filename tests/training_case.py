@@ -62,6 +62,9 @@ class MadeUpRows:
     def rows(self, step: int, first: int, count: int) -> np.ndarray:
         return np.stack([self._row(step, row) for row in range(first, first + count)])
 
+    def prefetch(self, step: int, first: int, count: int) -> None:
+        pass
+
     def validation(self, limit: int | None = None) -> np.ndarray:
         return self.rows(10**6, 0, limit or 8)
 

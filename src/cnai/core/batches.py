@@ -29,6 +29,10 @@ class BatchReader(Protocol):
         """
         ...
 
+    def prefetch(self, step: int, first: int, count: int) -> None:
+        """Begin to read what `rows` will be asked for next; returns at once."""
+        ...
+
     def validation(self, limit: int | None = None) -> NDArray[np.int64]:
         """Return the validation rows in a fixed order, at most `limit` of them."""
         ...

@@ -9,7 +9,7 @@ from cnai.core.errors import SpecError
 from cnai.core.fleet import Fleet, Node
 from cnai.core.spec import RunSpec
 from cnai.core.units import parse_bytes
-from cnai.plan import device_memory_bytes
+from cnai.plan import device_named
 
 _HOST_MEMORY_BYTES = 1 << 40
 
@@ -45,7 +45,7 @@ def fleet_of(spec: RunSpec) -> Fleet:
     memory = (
         parse_bytes(asked.device_memory)
         if asked.device_memory
-        else device_memory_bytes(asked.device)
+        else device_named(asked.device).memory_bytes
     )
     return Fleet(nodes=tuple(_node(spec, index, memory) for index in range(asked.nodes)))
 

@@ -10,7 +10,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import torch
@@ -88,7 +87,7 @@ def _train(
         tied=shape is not None and shape.tied_head,
     )
     reader = reader_of(order.dataset, batch=spec.train.batch, seed=spec.train.seed)
-    with membership as ranks, closing(reader):
+    with membership as ranks:
         module = _module(spec, shape, plan, ranks)
         trainer = Trainer(job, ranks, module)
         record(

@@ -96,7 +96,10 @@ class Trainer:
         """
         start = time.perf_counter()
         share = self._job.plan.microbatches * self._job.plan.microbatch_rows
-        rows = reader.rows(step, self._ranks.place.data * share, share)
+        first = self._ranks.place.data * share
+        rows = reader.rows(step, first, share)
+        if step + 1 < self._job.steps:
+            reader.prefetch(step + 1, first, share)
         tokens_RU = torch.from_numpy(rows).to(self._ranks.device)
         waited = time.perf_counter() - start
         loss = self._engine.run(tokens_RU)

@@ -74,13 +74,13 @@ def shards_of(module: nn.Module, ranks: Ranks) -> list[Shard]:
             name,
             parameter,
             nn.Parameter(local_of(parameter.detach())),
-            _copies(name, parameter, module, ranks),
+            _copies(name, parameter, ranks),
         )
         for name, parameter in module.named_parameters()
     ]
 
 
-def _copies(name: str, parameter: nn.Parameter, module: nn.Module, ranks: Ranks) -> int:
+def _copies(name: str, parameter: nn.Parameter, ranks: Ranks) -> int:
     axes = {"data": ranks.layout.data, "model": ranks.layout.model}
     if isinstance(parameter, DTensor):
         names = parameter.device_mesh.mesh_dim_names or ()

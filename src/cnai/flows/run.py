@@ -1,0 +1,203 @@
+"""`ai-cli run`: the whole chain, from text to an answer of the compressed model.
+
+Stages that an earlier command finished are not done again. What each found lies in `results/` of
+the run folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cnai.compress import read_artifact
+from cnai.core.artifact import Artifact
+from cnai.core.batches import BatchReader
+from cnai.core.dataset import DatasetManifest
+from cnai.core.errors import DataError
+from cnai.core.layout import ParallelPlan
+from cnai.core.runfolder import RunFolder
+from cnai.core.spec import RunSpec
+from cnai.data import load_manifest
+from cnai.flows.compress import compress_run, export_run
+from cnai.flows.data import place_of, prepare_data, reader_of, store_of
+from cnai.flows.evaluate import Evaluation, evaluate_run
+from cnai.flows.listener import Listener
+from cnai.flows.serve import Answer, answer_once
+from cnai.flows.stages import Stages
+from cnai.flows.train import TrainResult, train_run
+from cnai.train.manifest import verify_checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """What a whole run found, and where it lies.
+
+    Attributes:
+        stage_seconds: Time of each stage when it was really done.
+        model: The exported model in float32; None for a user's own module, as the two below.
+        sizes_bytes: Weights of the model in float32 and compressed.
+    """
+
+    run: str
+    layout: str
+    train: TrainResult
+    evaluation: Evaluation
+    model: Artifact | None
+    compressed: Artifact | None
+    answer: Answer | None
+    stage_seconds: dict[str, float]
+
+    @property
+    def servable(self) -> str | None:
+        """The smallest model that can be served."""
+        best = self.compressed or self.model
+        return best.path if best else None
+
+
+def run_chain(
+    spec: RunSpec, run: RunFolder, plan: ParallelPlan, listener: Listener
+) -> RunSummary:
+    """Do every stage that the spec enables and that is not done yet.
+
+    Raises:
+        CnaiError: The first stage that fails; the finished ones are kept.
+    """
+    return Chain(spec, run, listener).go(plan)
+
+
+class Chain:
+    """The stages of one run in their order."""
+
+    def __init__(self, spec: RunSpec, run: RunFolder, listener: Listener) -> None:
+        self._spec = spec
+        self._run = run
+        self._listener = listener
+        self._stages = Stages(run, listener)
+
+    def go(self, plan: ParallelPlan) -> RunSummary:
+        """Run the chain."""
+        manifest = self.data()
+        trained = self.train(plan, manifest)
+        evaluation = self._evaluate(manifest)
+        model = compressed = answer = None
+        if self._has_layout():
+            model = self._export(manifest)
+            compressed = self._compress(manifest) if self._spec.compress.enabled else None
+            answer = self._answer(compressed or model) if self._spec.serve.enabled else None
+        return RunSummary(
+            run=str(self._run.root),
+            layout=str(plan.layout),
+            train=trained,
+            evaluation=evaluation,
+            model=model,
+            compressed=compressed,
+            answer=answer,
+            stage_seconds=self._stages.seconds,
+        )
+
+    def data(self) -> DatasetManifest:
+        """Pack the text, or take what is packed: a run stays with the text that it began with."""
+        spec = self._spec
+        return self._stages.run(
+            "data",
+            DatasetManifest,
+            [spec.data.model_dump(mode="json"), spec.model.model_dump(mode="json")],
+            lambda: prepare_data(spec, self._run, self._listener),
+            still_good=self._is_stored,
+        )
+
+    def train(self, plan: ParallelPlan, manifest: DatasetManifest) -> TrainResult:
+        """Train to the last step."""
+        spec = self._spec
+        return self._stages.run(
+            "train",
+            TrainResult,
+            [manifest.digest, spec.train.model_dump(mode="json")],
+            lambda: train_run(spec, self._run, plan, manifest, self._listener),
+            still_good=lambda _: self._is_trained(),
+        )
+
+    def _evaluate(self, manifest: DatasetManifest) -> Evaluation:
+        return self._stages.run(
+            "evaluate",
+            Evaluation,
+            [self._spec.compress.validation_sequences],
+            lambda: evaluate_run(
+                self._spec, self._run, manifest, self._reader(manifest), step=self._spec.steps
+            ),
+        )
+
+    def _export(self, manifest: DatasetManifest) -> Artifact:
+        return self._stages.run(
+            "export",
+            Artifact,
+            [],
+            lambda: export_run(
+                self._spec,
+                self._run,
+                manifest,
+                store_of(self._spec, self._run),
+                step=self._spec.steps,
+            ),
+            still_good=self._is_whole,
+        )
+
+    def _compress(self, manifest: DatasetManifest) -> Artifact:
+        return self._stages.run(
+            "compress",
+            Artifact,
+            self._spec.compress.model_dump(mode="json"),
+            lambda: compress_run(self._spec, self._run, self._reader(manifest)),
+            still_good=self._is_whole,
+        )
+
+    def _answer(self, artifact: Artifact) -> Answer:
+        serve = self._spec.serve
+        return self._stages.run(
+            "serve",
+            Answer,
+            [serve.prompt, serve.max_tokens],
+            lambda: answer_once(self._folder_of(artifact), serve.prompt, serve.max_tokens),
+        )
+
+    def _has_layout(self) -> bool:
+        if self._spec.model.module is None:
+            return True
+        if self._spec.compress.enabled or self._spec.serve.enabled:
+            self._listener.warn(
+                "a module of your own is trained and evaluated, but not compressed or served; "
+                "set `compress.enabled: false` and `serve.enabled: false` to say so"
+            )
+        return False
+
+    def _folder_of(self, artifact: Artifact) -> Path:
+        """Where an artifact lies now: the run folder may have been moved since it was made."""
+        return self._run.artifacts / Path(artifact.path).name
+
+    def _reader(self, manifest: DatasetManifest) -> BatchReader:
+        place = place_of(self._spec, self._run, manifest)
+        return reader_of(place, batch=self._spec.train.batch, seed=self._spec.train.seed)
+
+    def _is_stored(self, manifest: DatasetManifest) -> bool:
+        try:
+            load_manifest(store_of(self._spec, self._run), manifest.digest)
+        except DataError as error:
+            self._listener.warn(f"{error.message}; packing the text again")
+            return False
+        return True
+
+    def _is_trained(self) -> bool:
+        try:
+            verify_checkpoint(self._run.checkpoint(self._spec.steps))
+        except DataError as error:
+            self._listener.warn(f"{error.message}; training goes on from an earlier checkpoint")
+            return False
+        return True
+
+    def _is_whole(self, artifact: Artifact) -> bool:
+        try:
+            read_artifact(self._folder_of(artifact))
+        except DataError as error:
+            self._listener.warn(f"{error.message}; making it again")
+            return False
+        return True
