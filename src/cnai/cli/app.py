@@ -21,7 +21,12 @@ from cnai.cli.output import Output, ReaderLeft
 from cnai.core.errors import CnaiError, Interrupted, SpecError
 
 VERBS = {
+    "init": "Write a commented spec to start from.",
+    "runs": "List the runs and how far they are.",
     "explain": "Tell what a key of the spec means.",
+    "config": "Show the values of a spec and where each comes from.",
+    "doctor": "Check that this machine is ready.",
+    "completion": "Print the completion script of a shell.",
 }
 """Verbs in the order of a user's day; `NAME` is `cnai.cli.commands.NAME.verb`."""
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
+from cnai.core.errors import DataError
 from cnai.core.fleet import Phase
-from cnai.core.records import convert, to_dict
+from cnai.core.records import decode, encode, to_dict
 
 VERSION = 1
 
@@ -180,20 +179,27 @@ KINDS: dict[str, type[Event]] = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Header:
+    kind: str
+    v: int
+
+
 def event_line(event: Event) -> bytes:
     """Return the event as one JSON line, newline included."""
-    return (
-        msgspec.json.encode({"kind": type(event).__name__, "v": VERSION, **to_dict(event)}) + b"\n"
-    )
+    return encode({"kind": type(event).__name__, "v": VERSION, **to_dict(event)}) + b"\n"
 
 
 def parse_event(line: bytes, *, where: str) -> Event | None:
-    """Read one line; None when it is torn or of a kind that this version does not know."""
+    """Read one line; None when it is torn, damaged, or of a kind that this version does not know.
+
+    Args:
+        line: One line of an event file.
+        where: The file.
+    """
     try:
-        plain = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        header = decode(_Header, line, where=where)
+        kind = KINDS.get(header.kind)
+        return decode(kind, line, where=where) if kind and header.v <= VERSION else None
+    except DataError:
         return None
-    kind = KINDS.get(plain.pop("kind", "")) if isinstance(plain, dict) else None
-    if kind is None or plain.pop("v", 0) > VERSION:
-        return None
-    return convert(kind, plain, where=where)

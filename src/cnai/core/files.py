@@ -30,6 +30,7 @@ def write_atomically(path: Path, content: bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(path)
+            _sync(path.parent)
         finally:
             partial.unlink(missing_ok=True)
 

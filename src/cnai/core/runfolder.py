@@ -18,6 +18,7 @@ import fcntl
 import heapq
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import attrgetter
@@ -138,7 +139,7 @@ class RunFolder:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _take(handle)
             except BlockingIOError as error:
                 owner = os.pread(handle, 20, 0).decode(errors="replace").strip() or "?"
                 raise RunError(
@@ -155,14 +156,17 @@ class RunFolder:
             os.close(handle)
 
     def owner(self) -> int | None:
-        """Return the process that works on the run now, None when there is none."""
+        """Return the process that works on the run now, None when there is none.
+
+        Asks with a shared lock, so that two who look at once do not take each other for the owner.
+        """
         path = self.root / ".lock"
         try:
-            handle = os.open(path, os.O_RDWR)
+            handle = os.open(path, os.O_RDONLY)
         except OSError:
             return None
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             text = os.pread(handle, 20, 0).decode(errors="replace").strip()
             return int(text) if text.isdigit() else None
@@ -171,21 +175,32 @@ class RunFolder:
         return None
 
 
+def _take(handle: int, tries: int = 5) -> None:
+    """Lock a file, waiting a moment for those who only look whether it is locked."""
+    for _ in range(tries - 1):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.02)
+        else:
+            return
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 class EventWriter:
     """Appends whole lines to one file that nobody else writes.
 
     A line is handed to the operating system in one write call, so a process that is killed loses
-    at most the line it was writing. A torn last line left by a killed predecessor is closed with a
-    newline first, so that it cannot swallow the next line.
+    at most the line it was writing. A torn last line, left by a killed predecessor or by a full
+    disk, is closed with a newline first, so that it cannot swallow the next line.
     """
 
     def __init__(self, path: Path) -> None:
         with saving(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        size = os.fstat(self._handle).st_size
-        if size and os.pread(self._handle, 1, size - 1) != b"\n":
-            os.write(self._handle, b"\n")
+            size = os.fstat(self._handle).st_size
+            self._torn = bool(size) and os.pread(self._handle, 1, size - 1) != b"\n"
         self.path = path
 
     def write(self, event: Event) -> None:
@@ -195,9 +210,11 @@ class EventWriter:
             RunError: The disk is full or the file cannot be written.
         """
         with saving(self.path):
-            line = event_line(event)
+            line = b"\n" * self._torn + event_line(event)
+            self._torn = True
             while line:
                 line = line[os.write(self._handle, line) :]
+            self._torn = False
 
     def close(self) -> None:
         """Close the file."""

@@ -22,7 +22,8 @@ def parse_bytes(text: str | int) -> int:
         raise ValueError(f"`{text}` is no size; write for instance `80 GiB`")
     number, prefix, binary = match.groups()
     table = _BINARY if binary else _DECIMAL
-    return int(float(number) * table[prefix.lower()])
+    unit = table[prefix.lower()]
+    return int(number) * unit if number.isdigit() else int(float(number) * unit)
 
 
 def format_bytes(count: float) -> str:
@@ -43,7 +44,7 @@ def format_count(count: float) -> str:
 
 def format_seconds(seconds: float) -> str:
     """Write a duration for people, `2 h 05 min`, `3 min 20 s`, `4.2 s`."""
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
