@@ -89,3 +89,19 @@ def read_spec(spec: Path, sets: Sequence[str] = ()) -> LoadedSpec:
     from cnai.core.spec import load_spec, user_config_path
 
     return load_spec(spec, sets=sets, user_config=user_config_path())
+
+
+on_option = click.option(
+    "--on",
+    type=click.Choice(["local", "kubernetes"], case_sensitive=False),
+    help="Where to run; overrides `resources.on`.",
+)
+"""`--on`; the verb gets `on: str | None`."""
+
+fresh_flag = click.option(
+    "--fresh", is_flag=True, help="Start over; a run of this name is kept under another."
+)
+"""`--fresh`; the verb gets `fresh: bool`."""
+
+run_argument = click.argument("run", type=click.Path(path_type=Path))
+"""A run folder; the verb gets `run: Path`."""

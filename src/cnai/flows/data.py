@@ -76,5 +76,11 @@ def reader_of(place: DatasetPlace, *, batch: int, seed: int) -> DatasetReader:
     return DatasetReader(store, manifest, Path(place.cache), batch=batch, seed=seed)
 
 
+def reader_of_run(spec: RunSpec, run: RunFolder, manifest: DatasetManifest) -> DatasetReader:
+    """Open the dataset of a run for reading."""
+    place = place_of(spec, run, manifest)
+    return reader_of(place, batch=spec.train.batch, seed=spec.train.seed)
+
+
 def _url(spec: RunSpec, run: RunFolder) -> str:
     return spec.data.store or str((run.root / "data").absolute())

@@ -12,7 +12,10 @@ from cnai.core.dataset import DatasetManifest
 from cnai.core.errors import DataError
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec
+from cnai.flows.data import reader_of_run
+from cnai.flows.folder import spec_of
 from cnai.flows.model import trained, untrained
+from cnai.flows.stages import recorded
 from cnai.models import bits_per_byte, perplexity, sequence_losses
 
 
@@ -63,6 +66,17 @@ def evaluate_run(
         trigram_bits_per_byte=manifest.trigram_bits_per_byte,
         sequences=len(rows),
     )
+
+
+def evaluate_again(run: RunFolder, *, step: int | None) -> Evaluation:
+    """Measure a checkpoint of a finished or running run.
+
+    Raises:
+        DataError: The run has no data or no such checkpoint yet, or it is damaged.
+    """
+    spec = spec_of(run)
+    manifest = recorded(run, "data", DatasetManifest)
+    return evaluate_run(spec, run, manifest, reader_of_run(spec, run, manifest), step=step)
 
 
 def validation_rows(spec: RunSpec, reader: BatchReader) -> NDArray[np.int64]:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from cnai.compress import read_artifact
 from cnai.core.artifact import Artifact
-from cnai.core.batches import BatchReader
 from cnai.core.dataset import DatasetManifest
 from cnai.core.errors import DataError
 from cnai.core.layout import ParallelPlan
@@ -19,7 +18,7 @@ from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec
 from cnai.data import load_manifest
 from cnai.flows.compress import compress_run, export_run
-from cnai.flows.data import place_of, prepare_data, reader_of, store_of
+from cnai.flows.data import prepare_data, reader_of_run, store_of
 from cnai.flows.evaluate import Evaluation, evaluate_run
 from cnai.flows.listener import Listener
 from cnai.flows.serve import Answer, answer_once
@@ -123,7 +122,7 @@ class Chain:
             Evaluation,
             [self._spec.compress.validation_sequences],
             lambda: evaluate_run(
-                self._spec, self._run, manifest, self._reader(manifest), step=self._spec.steps
+                self._spec, self._run, manifest, reader_of_run(self._spec, self._run, manifest), step=self._spec.steps
             ),
         )
 
@@ -147,7 +146,7 @@ class Chain:
             "compress",
             Artifact,
             self._spec.compress.model_dump(mode="json"),
-            lambda: compress_run(self._spec, self._run, self._reader(manifest)),
+            lambda: compress_run(self._spec, self._run, reader_of_run(self._spec, self._run, manifest)),
             still_good=self._is_whole,
         )
 
@@ -173,10 +172,6 @@ class Chain:
     def _folder_of(self, artifact: Artifact) -> Path:
         """Where an artifact lies now: the run folder may have been moved since it was made."""
         return self._run.artifacts / Path(artifact.path).name
-
-    def _reader(self, manifest: DatasetManifest) -> BatchReader:
-        place = place_of(self._spec, self._run, manifest)
-        return reader_of(place, batch=self._spec.train.batch, seed=self._spec.train.seed)
 
     def _is_stored(self, manifest: DatasetManifest) -> bool:
         try:

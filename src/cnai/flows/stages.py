@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from cnai.core.errors import DataError
-from cnai.core.files import write_atomically
+from cnai.core.files import read_bytes, write_atomically
 from cnai.core.records import convert, decode, encode, encode_pretty, to_dict
 from cnai.core.runfolder import RunFolder
 from cnai.flows.listener import Listener
@@ -24,6 +24,19 @@ class StageResult:
     key: str
     seconds: float
     result: dict[str, Any]
+
+
+def recorded(run: RunFolder, name: str, kind: type[T]) -> T:
+    """Return what a stage of an earlier command found.
+
+    Raises:
+        DataError: The stage is not done.
+    """
+    path = run.results / f"{name}.json"
+    content = read_bytes(
+        path, hint=f"stage `{name}` is not done; do it with `ai-cli run {run.spec_file}`"
+    )
+    return convert(kind, decode(StageResult, content, where=str(path)).result, where=str(path))
 
 
 class Stages:

@@ -34,6 +34,7 @@ from cnai.core.spec import RunSpec
 from cnai.diagnose import diagnose_run
 from cnai.flows.data import place_of
 from cnai.flows.listener import Listener
+from cnai.flows.logs import tail
 from cnai.flows.machines import fleet_of
 from cnai.flows.stopping import StopWish, stop_wishes
 from cnai.flows.worker_order import WorkerOrder
@@ -43,6 +44,7 @@ from cnai.train.manifest import newest_whole
 
 _POLL_SECONDS = 0.25
 _GRACE_SECONDS = 2.0
+_TAIL_LINES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +225,7 @@ class Supervisor:
                     attempt=attempt,
                     exit_code=end.code,
                     step=_last_step(events, end.rank),
-                    log_tail=_tail(self._run, end.rank),
+                    log_tail=_log_tail(self._run, end.rank),
                 )
             )
         diagnosis = diagnose_run(self._run)
@@ -306,10 +308,6 @@ def _last_step(events: list[Event], rank: int | None = None) -> int | None:
     return steps[-1] if steps else None
 
 
-def _tail(run: RunFolder, rank: int, lines: int = 20) -> str:
+def _log_tail(run: RunFolder, rank: int) -> str:
     log = run.rank_log(rank)
-    if not log.is_file():
-        return ""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 16384))
-        return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+    return "\n".join(tail(log, _TAIL_LINES)) if log.is_file() else ""

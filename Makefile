@@ -1,0 +1,59 @@
+# Everything a contributor types. Each target makes what it needs and can be run again cheaply.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+RUN    := OMP_WAIT_POLICY=PASSIVE
+
+.PHONY: help demo test fast check format docs bench setup services clean
+
+help:  ## List the targets.
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.run  ## Train, compress and serve a small model on this machine (about 6 minutes).
+	$(RUN) $(BIN)/ai-cli run examples/02-quickstart/run.yaml -y
+
+test: check services  ## All checks and all tests (what CI runs).
+	$(RUN) $(BIN)/python -m pytest -n 2 --dist loadfile
+
+fast: $(VENV)/.dev  ## The tests that take seconds.
+	$(RUN) $(BIN)/python -m pytest -q -n 2 -m "not slow and not dist and not s3 and not prometheus"
+
+check: $(VENV)/.dev  ## Formatting, lint, types, import contracts, generated docs.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/reference.py --check
+
+format: $(VENV)/.dev  ## Format, mend what can be mended, write the generated docs.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/python tools/reference.py
+
+docs: $(VENV)/.dev  ## Build the documentation into site/.
+	$(BIN)/zensical build --strict
+
+bench: $(VENV)/.dev  ## Run every benchmark; prints ratios.
+	$(RUN) $(BIN)/python benchmarks/train_layouts.py
+	$(RUN) $(BIN)/python benchmarks/int8_quality.py
+
+setup: $(VENV)/.dev  ## Make the virtual environment with everything for development.
+
+services:  ## Install the servers that tests start (Prometheus), where root can.
+	@sh tools/install_services.sh
+
+clean:  ## Remove what the targets made; runs and data stay.
+	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (once; downloads torch and a few libraries)" >&2
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cnai needs Python 3.11 or newer; set PYTHON=")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt -e '.[torch]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@echo "adding the tools for development" >&2
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,37 @@
+"""Show the plan and ask, before anything costs time or money."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cnai.cli.commands.plan import show_plan
+from cnai.cli.output import Output
+from cnai.core.records import to_dict
+
+if TYPE_CHECKING:
+    from cnai.core.layout import ParallelPlan
+    from cnai.core.spec import RunSpec
+
+
+def planned(
+    out: Output, spec: RunSpec, *, yes: bool, dry_run: bool
+) -> ParallelPlan | None:
+    """Return the plan that the user agreed to; None when only the plan was wanted.
+
+    Raises:
+        PlanError: Nothing fits the machines.
+        click.Abort: The user said no.
+    """
+    from cnai.flows.plan import plan_run
+
+    plan = plan_run(spec)
+    if dry_run:
+        out.record(to_dict(plan))
+        show_plan(out, plan)
+        return None
+    if not yes:
+        show_plan(out, plan)
+    out.confirm(
+        f"Train `{spec.name}` for {spec.steps} steps on {plan.layout.ranks} ranks?", yes=yes
+    )
+    return plan
