@@ -21,6 +21,7 @@ def test_a_name_gives_the_same_values_in_whatever_order_they_are_asked():
     assert torch.equal(first(NAME), second(NAME))
 
 
+@pytest.mark.slow
 def test_another_process_with_another_hash_seed_makes_the_same_values():
     program = (
         "from models_shapes import TINY; from cnai.models.initialise import initial_weights;"

@@ -1,7 +1,7 @@
 """Makes a trained model small and proves what that cost.
 
 A model folder in Hugging Face layout (or trained weights) and validation rows go in; an artifact
-comes out: a folder that transformers, vLLM and `serve` load, with checksums and the measured
+comes out: a folder that transformers and `serve` load, with checksums and the measured
 quality in its manifest. It never replaces a target by a model that failed the gate, never trusts
 a number that was not measured on the files as they lie on the disk, and never trains.
 """

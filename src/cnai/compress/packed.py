@@ -3,7 +3,7 @@
 The projections of the layers become INT8. The embedding and an untied head stay floats, because
 loaders of the format look a token's row up in a float table; they are rounded to bfloat16, which
 is finer than INT8 and half of float32. Norms stay float32. Source: the format of the library
-compressed-tensors 0.20 (vllm-project/compressed-tensors), which transformers and vLLM load.
+compressed-tensors 0.20 (vllm-project/compressed-tensors), which transformers loads.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ def save_model(
     write_json(folder / CONFIG_FILE, config_of(shape, end_token=end_token))
     write_json(
         folder / "generation_config.json",
-        {"bos_token_id": end_token, "eos_token_id": end_token, "max_length": shape.sequence},
+        {"bos_token_id": end_token, "eos_token_id": end_token},
     )
     special = None if end_token is None else END_OF_TEXT
     write_json(

@@ -2,7 +2,7 @@
 
 A matrix `X.weight` of (out, in) lies in the file as `X.weight_packed`, four values in an int32 and
 each shifted by 128, as `X.weight_scale` of (out, 1), and as `X.weight_shape`. The writer is in
-`compress`; both keep to the format that transformers and vLLM load.
+`compress`; both keep to the format that transformers loads.
 """
 
 from __future__ import annotations
