@@ -10,9 +10,7 @@ from cnai.plan import DEVICES, PlanRequest
 
 GIB = 2**30
 
-SMALL = DecoderShape(
-    layers=8, width=64, heads=8, kv_heads=4, ffn_width=192, vocab=512, sequence=32
-)
+SMALL = DecoderShape(layers=8, width=64, heads=8, kv_heads=4, ffn_width=192, vocab=512, sequence=32)
 LARGE = DecoderShape(
     layers=80, width=10240, heads=80, kv_heads=8, ffn_width=28672, vocab=128256, sequence=4096
 )

@@ -23,9 +23,7 @@ def source(tmp_path: Path) -> Path:
     folder = tmp_path / "model"
     save_folder(folder)
     file = folder / "model.safetensors"
-    state = {
-        name: value * (3 if value.ndim == 2 else 1) for name, value in load_file(file).items()
-    }
+    state = {name: value * (3 if value.ndim == 2 else 1) for name, value in load_file(file).items()}
     save_file(state, file, metadata={"format": "pt"})
     return folder
 

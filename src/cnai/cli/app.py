@@ -21,11 +21,24 @@ from cnai.cli.output import Output, ReaderLeft
 from cnai.core.errors import CnaiError, Interrupted, SpecError
 
 VERBS = {
-    "init": "Write a commented spec to start from.",
+    "init": "Write a spec to start from.",
+    "plan": "Show the layout of a spec, its memory and why.",
+    "train": "Train the model of a spec, or go on with it.",
+    "run": "Plan, train, evaluate, compress and serve.",
+    "watch": "Follow a run: loss, speed, ranks, time left.",
+    "logs": "Print what the ranks of a run printed.",
+    "stop": "Ask a run to save a checkpoint and end.",
     "runs": "List the runs and how far they are.",
+    "data": "Pack text into tokens; list and verify datasets.",
+    "monitor": "Serve the measures of a run to Prometheus.",
+    "diagnose": "Find where a run broke, why, and the repair.",
+    "quantize": "Make a model small within a measured loss.",
+    "inspect": "List what is in a model.",
+    "eval": "Measure a checkpoint on validation text.",
+    "serve": "Serve a model behind the OpenAI protocol.",
     "explain": "Tell what a key of the spec means.",
-    "config": "Show the values of a spec and where each comes from.",
-    "doctor": "Check that this machine is ready.",
+    "config": "Show the values of a spec and their origin.",
+    "doctor": "Check this machine.",
     "completion": "Print the completion script of a shell.",
 }
 """Verbs in the order of a user's day; `NAME` is `cnai.cli.commands.NAME.verb`."""

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from cnai.core.spec import RunSpec
 
 
-def planned(
-    out: Output, spec: RunSpec, *, yes: bool, dry_run: bool
-) -> ParallelPlan | None:
+def planned(out: Output, spec: RunSpec, *, yes: bool, dry_run: bool) -> ParallelPlan | None:
     """Return the plan that the user agreed to; None when only the plan was wanted.
 
     Raises:

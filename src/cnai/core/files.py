@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import os
@@ -55,16 +56,31 @@ def folder_atomically(path: Path) -> Iterator[Path]:
 
 
 def publish_folder(partial: Path, path: Path) -> None:
-    """Let a finished folder take its final name, replacing one that stands there."""
-    if path.exists():
+    """Let a finished folder take its final name, replacing one that stands there.
+
+    Where the file system can, the two change names in one step, so that there is no moment without
+    a folder at `path`.
+    """
+    if not path.exists():
+        partial.rename(path)
+    elif _exchange(partial, path):
+        shutil.rmtree(partial)
+    else:
         old = path.with_name(f".{path.name}.old{PARTIAL}")
         shutil.rmtree(old, ignore_errors=True)
         path.rename(old)
         partial.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        partial.rename(path)
+        shutil.rmtree(old)
     _sync(path.parent)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two names (renameat2 of Linux); False where this is not known."""
+    swap = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if swap is None:
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(swap(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
 
 
 def sync_folder(folder: Path) -> None:
@@ -104,7 +120,7 @@ def write_error(error: OSError, path: Path) -> CnaiError:
         return RunError(
             f"cannot write `{path.name}`: {os.strerror(error.errno)}",
             where=str(path.parent),
-            hint="choose a folder that you may write, for instance `--set output=FOLDER`",
+            hint="choose a folder that you may write; for a run `--set output=FOLDER`",
         )
     return RunError(
         f"cannot write `{path.name}`: {error}",

@@ -21,7 +21,7 @@ _LAYOUT = "give a folder in Hugging Face layout: config.json and *.safetensors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaConfig:
-    """The keys of `config.json` that matter here, with the defaults that transformers gives them."""
+    """The keys of `config.json` that matter here, with the defaults of transformers."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -80,7 +80,7 @@ def shape_of(plain: dict[str, Any], *, where: str) -> DecoderShape:
         raise DataError(
             problem,
             where=where,
-            hint="give a Llama model without this option; see docs/rooms/models.md for what is read",
+            hint="give a Llama model without this option; docs/rooms/models.md says what is read",
         )
     rope = config.rope_parameters or {}
     return DecoderShape(
@@ -100,8 +100,8 @@ def shape_of(plain: dict[str, Any], *, where: str) -> DecoderShape:
 def _problems(config: LlamaConfig) -> Iterator[str]:
     """Yield what the decoder cannot do, the sizes first because the rest divides by them."""
     for key in (
-        "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
-        "max_position_embeddings",
+        "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+        "vocab_size", "max_position_embeddings",
     ):  # fmt: skip
         if getattr(config, key) < 1:
             yield f"`{key}` is {getattr(config, key)}; it must be at least 1"

@@ -247,9 +247,7 @@ class EventFollower:
     def read(self) -> list[Event]:
         """Return the events that came since the last call, ordered by time."""
         files = sorted(self._folder.glob("*.jsonl")) if self._folder.is_dir() else []
-        return list(
-            heapq.merge(*(self._read(file) for file in files), key=attrgetter("time_unix"))
-        )
+        return list(heapq.merge(*(self._read(file) for file in files), key=attrgetter("time_unix")))
 
     def _read(self, file: Path) -> list[Event]:
         start = self._offsets.get(file, 0)

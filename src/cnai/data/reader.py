@@ -99,9 +99,7 @@ class DatasetReader:
             wanted -= len(pieces[-1])
         return np.concatenate(pieces)
 
-    def _work(
-        self, requests: queue.SimpleQueue[tuple[Request, Future[NDArray[np.int64]]]]
-    ) -> None:
+    def _work(self, requests: queue.SimpleQueue[tuple[Request, Future[NDArray[np.int64]]]]) -> None:
         while True:
             request, future = requests.get()
             if not future.set_running_or_notify_cancel():

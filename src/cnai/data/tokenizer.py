@@ -133,9 +133,7 @@ def _end_token(tokenizer: Tokenizer, where: str) -> int:
     )
 
 
-def _token_bytes(
-    tokens: dict[str, int], state: dict[str, object], vocab: int
-) -> NDArray[np.int64]:
+def _token_bytes(tokens: dict[str, int], state: dict[str, object], vocab: int) -> NDArray[np.int64]:
     """Count bytes: in byte-level BPE each character of a token's name stands for one byte."""
     added = state["added_tokens"]
     names = {entry["content"]: entry["special"] for entry in added if isinstance(added, list)}  # type: ignore[attr-defined]

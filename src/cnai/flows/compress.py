@@ -1,4 +1,4 @@
-"""From a checkpoint to a model folder that others can load, and to a smaller one behind the gate."""
+"""From a checkpoint to a model folder that others load, and to a smaller one behind the gate."""
 
 from __future__ import annotations
 

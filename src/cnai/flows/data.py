@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cnai.core.blobs import BlobStore
 from cnai.core.dataset import DatasetManifest
+from cnai.core.errors import DataError
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec
-from cnai.data import DatasetReader, PrepareOptions, load_manifest, open_store, prepare
+from cnai.data import (
+    DatasetReader,
+    PrepareOptions,
+    list_datasets,
+    load_manifest,
+    open_store,
+    prepare,
+    verify,
+)
 from cnai.flows.listener import Listener
 from cnai.flows.shape import shape_of
 
@@ -80,6 +90,45 @@ def reader_of_run(spec: RunSpec, run: RunFolder, manifest: DatasetManifest) -> D
     """Open the dataset of a run for reading."""
     place = place_of(spec, run, manifest)
     return reader_of(place, batch=spec.train.batch, seed=spec.train.seed)
+
+
+def import_text(
+    source: str, url: str, endpoint: str | None, options: dict[str, Any], listener: Listener
+) -> DatasetManifest:
+    """Pack a source of text into any store, outside a run.
+
+    Args:
+        options: Fields of PrepareOptions that differ from its defaults; None means the default.
+
+    Raises:
+        DataError: The source is missing, empty or no text, or the store refuses.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    listener.stage("data")
+    store = open_store(url, endpoint=endpoint)
+    return prepare(source, store, options=PrepareOptions(**given), progress=listener.fraction)
+
+
+def datasets_of(url: str, endpoint: str | None) -> list[DatasetManifest]:
+    """List the datasets of a store."""
+    return list_datasets(open_store(url, endpoint=endpoint))
+
+
+def problems_of(url: str, endpoint: str | None, digest: str) -> list[str]:
+    """Check every block of the datasets of a store whose digest begins so.
+
+    Raises:
+        DataError: There is no such dataset, or the store fails.
+    """
+    store = open_store(url, endpoint=endpoint)
+    chosen = [one for one in list_datasets(store) if one.digest.startswith(digest)]
+    if not chosen:
+        raise DataError(
+            f"no dataset `{digest}` in the store" if digest else "the store holds no dataset",
+            where=store.url,
+            hint="list them with `ai-cli data list`, or make one with `ai-cli data import SOURCE`",
+        )
+    return [f"{one.digest}: {problem}" for one in chosen for problem in verify(store, one)]
 
 
 def _url(spec: RunSpec, run: RunFolder) -> str:

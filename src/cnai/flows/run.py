@@ -53,9 +53,7 @@ class RunSummary:
         return best.path if best else None
 
 
-def run_chain(
-    spec: RunSpec, run: RunFolder, plan: ParallelPlan, listener: Listener
-) -> RunSummary:
+def run_chain(spec: RunSpec, run: RunFolder, plan: ParallelPlan, listener: Listener) -> RunSummary:
     """Do every stage that the spec enables and that is not done yet.
 
     Raises:
@@ -122,7 +120,11 @@ class Chain:
             Evaluation,
             [self._spec.compress.validation_sequences],
             lambda: evaluate_run(
-                self._spec, self._run, manifest, reader_of_run(self._spec, self._run, manifest), step=self._spec.steps
+                self._spec,
+                self._run,
+                manifest,
+                reader_of_run(self._spec, self._run, manifest),
+                step=self._spec.steps,
             ),
         )
 
@@ -146,7 +148,9 @@ class Chain:
             "compress",
             Artifact,
             self._spec.compress.model_dump(mode="json"),
-            lambda: compress_run(self._spec, self._run, reader_of_run(self._spec, self._run, manifest)),
+            lambda: compress_run(
+                self._spec, self._run, reader_of_run(self._spec, self._run, manifest)
+            ),
             still_good=self._is_whole,
         )
 

@@ -211,9 +211,7 @@ class Supervisor:
         else:
             self._gang.kill()
 
-    def _after_loss(
-        self, attempt: int, lost: list[RankEnded], restarts: int, start: float
-    ) -> None:
+    def _after_loss(self, attempt: int, lost: list[RankEnded], restarts: int, start: float) -> None:
         """Record the losses; raise when starting again would not help."""
         events = read_events(self._run)
         self._raise_if_failed(events, attempt, start)

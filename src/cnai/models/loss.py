@@ -16,7 +16,5 @@ def token_loss(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
 
 def token_losses(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
     """Return the cross-entropy of each token, float32 of shape (B, T)."""
-    flat = F.cross_entropy(
-        logits_BTV.flatten(0, 1).float(), targets_BT.flatten(), reduction="none"
-    )
+    flat = F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten(), reduction="none")
     return flat.view(targets_BT.shape)

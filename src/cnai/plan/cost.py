@@ -30,9 +30,7 @@ def layer_costs(
 ) -> list[float]:
     """FLOPs for one token of each layer on one rank, embedding and head added to the ends."""
     whole = float(shape.layer_flops(sequence))
-    costs = [
-        whole / model_size if index >= split_layer else whole for index in range(shape.layers)
-    ]
+    costs = [whole / model_size if index >= split_layer else whole for index in range(shape.layers)]
     costs[0] += 2.0 * shape.width
     head_split = split_layer == 0 if shape.tied_head else split_layer < shape.layers
     costs[-1] += shape.head_flops() / (model_size if head_split else 1)

@@ -234,7 +234,5 @@ def _no_layout(request: PlanRequest, fleet: Fleet, ranks: int) -> PlanError:
         f"{ranks} ranks cannot be laid out: no data x model x pipeline sizes divide the batch of "
         f"{request.batch}, the heads and the layers",
         where=RANKS,
-        hint=f"set `{RANKS}: {works}`"
-        if works
-        else "set `train.batch` to a multiple of the ranks",
+        hint=f"set `{RANKS}: {works}`" if works else "set `train.batch` to a multiple of the ranks",
     )

@@ -194,8 +194,7 @@ def _batch(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
         up = -(-request.batch // layout.data) * layout.data
         yield Violation(
             where=DATA,
-            message=f"`{DATA}` is {layout.data}, which does not divide "
-            f"train.batch {request.batch}",
+            message=f"`{DATA}` is {layout.data}, which does not divide train.batch {request.batch}",
             hint=f"set it to {nearest(layout.data, divisors(request.batch))}, "
             f"or `train.batch: {up}`",
         )

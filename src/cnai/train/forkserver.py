@@ -6,8 +6,8 @@ commands, one JSON object a line on standard input, and answers on standard outp
 
     {"start": {"target": "package.module:function", "ranks": 8, "payload": {...},
                "logs": "FOLDER", "environment": {...}, "attempt": 0}}
-        -> {"started": {"pids": [...]}}          then, as they end, {"ended": {"rank": 3, "code": 0}}
-    {"signal": 15}                               sent on to every living rank
+        -> {"started": {"pids": [...]}}   then, as they end, {"ended": {"rank": 3, "code": 0}}
+    {"signal": 15}                        sent on to every living rank
 
 Nothing that it starts outlives it. When standard input closes, because its parent has ended in
 whatever way, it kills its ranks and ends; and the kernel kills the ranks when the server itself is

@@ -94,7 +94,8 @@ def show_summary(out: Output, summary: RunSummary) -> None:
                 [
                     f"{small.precision.upper()} perplexity",
                     f"{quality.before:.2f} -> {quality.after:.2f}: {quality.relative_loss:+.3%} "
-                    f"[{quality.low:+.3%}, {quality.high:+.3%}], allowed {quality.allowed_loss:.1%}",
+                    f"[{quality.low:+.3%}, {quality.high:+.3%}], "
+                    f"allowed {quality.allowed_loss:.1%}",
                 ]
             )
     if summary.answer is not None:

@@ -19,9 +19,7 @@ from cnai.cli.output import Output
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, help="Port; 0 = any free one."
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, help="Port; 0 = any free one.")
 @click.option("--max-tokens", type=click.IntRange(min=1), default=32, help="When not asked.")
 def verb(out: Output, model: Path, host: str, port: int, max_tokens: int) -> None:
     """Serve a model folder, or the smallest model of a run, until Ctrl-C.
@@ -29,8 +27,8 @@ def verb(out: Output, model: Path, host: str, port: int, max_tokens: int) -> Non
     The server answers /v1/completions, /v1/chat/completions and /v1/models as OpenAI's does, and
     /healthz, /readyz and /metrics.
     """
-    from cnai.flows.serve import serve_model
     from cnai.flows.servable import servable
+    from cnai.flows.serve import serve_model
 
     folder = servable(model)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from cnai.cli.framework import command
 from cnai.cli.options import dry_run_flag, fresh_flag, on_option, read_spec, spec_options, yes_flag
 from cnai.cli.output import Output

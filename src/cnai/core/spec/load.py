@@ -62,9 +62,7 @@ def load_spec(
     if user_config is not None and user_config.is_file():
         layers.append(Layer.from_file(user_config, origin="user config"))
     layers.append(
-        Layer.from_mapping(source)
-        if isinstance(source, Mapping)
-        else Layer.from_file(Path(source))
+        Layer.from_mapping(source) if isinstance(source, Mapping) else Layer.from_file(Path(source))
     )
     layers.extend(Layer.from_flag(text) for text in sets)
     settings = {key: one for layer in layers for key, one in layer.settings.items()}

@@ -1,0 +1,212 @@
+"""What the user sees while a flow works: a live view on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cnai.cli.output import Output
+from cnai.core.units import format_count, format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+    from cnai.flows.listener import Listener
+    from cnai.monitor import RunProgress
+
+_LINE_SECONDS = 10.0
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+@contextmanager
+def screen(out: Output) -> Iterator[Listener]:
+    """Show a flow's progress while the block runs."""
+    if out.quiet:
+        yield Warnings(out)
+    elif sys.stderr.isatty() and not out.as_json:
+        view = LiveView(out)
+        try:
+            yield view
+        finally:
+            view.close()
+    else:
+        yield Lines(out)
+
+
+class Warnings:
+    """Shows nothing but warnings."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+
+    def stage(self, name: str, *, skipped: bool = False) -> None:
+        """Ignore."""
+
+    def note(self, text: str) -> None:
+        """Ignore."""
+
+    def warn(self, text: str) -> None:
+        """Show a warning."""
+        self._out.warn(text)
+
+    def fraction(self, what: str, done: float) -> None:
+        """Ignore."""
+
+    def training(self, progress: RunProgress) -> None:
+        """Ignore."""
+
+
+class Lines(Warnings):
+    """A line for each stage and note, and one every ten seconds for what goes on."""
+
+    def __init__(self, out: Output, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(out)
+        self._clock = clock
+        self._last = clock()
+
+    def stage(self, name: str, *, skipped: bool = False) -> None:
+        """Show which stage begins."""
+        self._last = self._clock()
+        self._out.note(f"{name}: done before" if skipped else f"{name}: started")
+
+    def note(self, text: str) -> None:
+        """Show a note."""
+        self._out.note(text)
+
+    def fraction(self, what: str, done: float) -> None:
+        """Show how far something is, if it is time for a line."""
+        if self._is_time():
+            self._out.note(f"{what}: {done:.0%}")
+
+    def training(self, progress: RunProgress) -> None:
+        """Show how training stands, if it is time for a line or it has reached its end."""
+        if self._is_time():
+            self._out.note(training_line(progress))
+
+    def _is_time(self) -> bool:
+        if self._clock() - self._last < _LINE_SECONDS:
+            return False
+        self._last = self._clock()
+        return True
+
+
+class LiveView(Warnings):
+    """A picture of the training that is drawn again and again at the foot of the terminal."""
+
+    def __init__(self, out: Output) -> None:
+        super().__init__(out)
+        self._live: Live | None = None
+
+    def stage(self, name: str, *, skipped: bool = False) -> None:
+        """Show which stage begins."""
+        self.close()
+        self._out.note(f"{name}: done before" if skipped else f"{name} ...")
+
+    def note(self, text: str) -> None:
+        """Show a note above the picture."""
+        self._above(text)
+
+    def warn(self, text: str) -> None:
+        """Show a warning above the picture."""
+        self._above(f"warning: {text}")
+
+    def fraction(self, what: str, done: float) -> None:
+        """Draw how far something is."""
+        self._draw(fraction_picture(what, done))
+
+    def training(self, progress: RunProgress) -> None:
+        """Draw how training stands."""
+        self._draw(training_picture(progress))
+
+    def close(self) -> None:
+        """Leave the last picture standing and stop drawing."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _above(self, text: str) -> None:
+        if self._live is None:
+            self._out.note(text)
+        else:
+            self._live.console.print(text, markup=False, highlight=False)
+
+    def _draw(self, picture: RenderableType) -> None:
+        if self._live is None:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True), auto_refresh=False)
+            self._live.start()
+        self._live.update(picture, refresh=True)
+
+
+def training_line(progress: RunProgress) -> str:
+    """Return one line that tells how training stands."""
+    if progress.loss is None:
+        return f"train: {progress.state}, no step yet"
+    eta = "?" if progress.eta_seconds is None else format_seconds(progress.eta_seconds)
+    speed = format_count(progress.tokens_per_second or 0)
+    return (
+        f"train: step {progress.step}/{progress.steps}  loss {progress.loss:.3f}  "
+        f"{speed} tokens/s  ranks {len(progress.ranks)}  {eta} left"
+    )
+
+
+def fraction_picture(what: str, done: float) -> RenderableType:
+    """Draw a bar with its name."""
+    from rich.columns import Columns
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    return Columns([Text(f"  {what:<10}"), ProgressBar(total=1, completed=done, width=40)])
+
+
+def training_picture(progress: RunProgress) -> RenderableType:
+    """Draw step, loss, speed and ranks of a training."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    head = Table.grid(padding=(0, 3))
+    loss = "-" if progress.loss is None else f"{progress.loss:.4f}"
+    norm = "-" if progress.grad_norm is None else f"{progress.grad_norm:.3f}"
+    eta = "-" if progress.eta_seconds is None else format_seconds(progress.eta_seconds)
+    head.add_row(f"state {progress.state}", f"step {progress.step}/{progress.steps}", f"left {eta}")
+    head.add_row(
+        f"loss {loss}",
+        f"gradient norm {norm}",
+        f"{format_count(progress.tokens_per_second or 0)} tokens/s",
+    )
+    ranks = Table(box=None, padding=(0, 2), header_style="dim")
+    for column in ("rank", "step", "step time", "data wait", "update/weight", "seen"):
+        ranks.add_column(column, justify="right")
+    for row in progress.ranks[:16]:
+        ratio = "-" if row.update_ratio is None else f"{row.update_ratio:.1e}"
+        ranks.add_row(
+            str(row.rank),
+            str(row.step),
+            format_seconds(row.step_seconds),
+            format_seconds(row.data_wait_seconds),
+            ratio,
+            f"{format_seconds(row.age_seconds)} ago",
+        )
+    more = len(progress.ranks) - 16
+    parts: list[RenderableType] = [head, Text(sparkline(progress.losses)), ranks]
+    if more > 0:
+        parts.append(Text(f"and {more} ranks more", style="dim"))
+    return Group(*parts)
+
+
+def sparkline(values: tuple[float, ...], width: int = 60) -> str:
+    """Draw a series as one line of blocks, the newest at the right."""
+    shown = values[:: max(1, -(-len(values) // width))] if values else ()
+    if not shown:
+        return ""
+    low, high = min(shown), max(shown)
+    span = (high - low) or 1.0
+    top = len(_BLOCKS) - 1
+    return "loss " + "".join(_BLOCKS[round((value - low) / span * top)] for value in shown)
