@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cnai.core.errors import DataError
 from cnai.core.files import read_bytes
@@ -188,9 +186,15 @@ def _kind(value: object) -> str:
 
 
 def _parquet(path: Path, name: str, text_field: str) -> Iterator[Document]:
+    # Imported late: pyarrow starts a thread, which a process that never reads Parquet should not
+    # have.
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     try:
         with pq.ParquetFile(path) as file:
-            _check_column(file.schema_arrow, text_field, where=str(path))
+            kinds = {field.name: str(field.type) for field in file.schema_arrow}
+            _check_column(kinds, text_field, where=str(path))
             row = 0
             for batch in file.iter_batches(batch_size=1024, columns=[text_field]):
                 for value in batch.column(0).to_pylist():
@@ -204,13 +208,12 @@ def _parquet(path: Path, name: str, text_field: str) -> Iterator[Document]:
         ) from error
 
 
-def _check_column(schema: pa.Schema, field: str, *, where: str) -> None:
-    if field not in schema.names:
-        raise _no_field("column", field, schema.names, where=where)
-    kind = schema.field(field).type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+def _check_column(kinds: dict[str, str], field: str, *, where: str) -> None:
+    if field not in kinds:
+        raise _no_field("column", field, kinds, where=where)
+    if kinds[field] not in {"string", "large_string", "string_view"}:
         raise DataError(
-            f"column `{field}` holds {kind}, not text",
+            f"column `{field}` holds {kinds[field]}, not text",
             where=where,
             hint="name the column with the text: `--set data.text_field=NAME`",
         )

@@ -34,7 +34,7 @@ def open_store(url: str, *, endpoint: str | None = None) -> BlobStore:
     match = _SCHEME.fullmatch(url)
     if match is None:
         return FileStore(_folder(url, url))
-    scheme, slashes, rest = match.groups()
+    scheme, slashes, rest = match[1], match[2][:2], match[2][2:] + match[3]
     if scheme not in SCHEMES:
         raise _unknown_scheme(scheme)
     if len(slashes) < 2:
@@ -44,7 +44,7 @@ def open_store(url: str, *, endpoint: str | None = None) -> BlobStore:
             hint=f"write `{scheme}://` in full",
         )
     if scheme == "file":
-        return FileStore(_folder(unquote(slashes[2:] + rest), url))
+        return FileStore(_folder(unquote(rest), url))
     if scheme == "memory":
         return MemoryStore(rest.strip("/"))
     return S3BlobStore(_bucket(scheme, rest, endpoint))
