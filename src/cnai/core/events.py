@@ -6,6 +6,7 @@ kinds that it does not know, so that an older panel can watch a newer run.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +93,18 @@ class CheckpointRejected(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankFailed(Event):
+    """A rank met a CnaiError: the user can act on it, and starting again would not help."""
+
+    rank: int
+    attempt: int
+    code: str
+    message: str
+    hint: str
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankLost(Event):
     """A rank ended before its work was done.
 
@@ -162,8 +175,8 @@ class RunEnded(Event):
 KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        AttemptStarted, RankReady, StepDone, CheckpointSaved, CheckpointRejected, RankLost,
-        Finding, StageDone, RunEnded,
+        AttemptStarted, RankReady, StepDone, CheckpointSaved, CheckpointRejected, RankFailed,
+        RankLost, Finding, StageDone, RunEnded,
     )
 }  # fmt: skip
 
@@ -184,4 +197,7 @@ def parse_event(line: bytes, *, where: str) -> Event | None:
     kind = KINDS.get(plain.pop("kind", "")) if isinstance(plain, dict) else None
     if kind is None or plain.pop("v", 0) > VERSION:
         return None
+    if kind is StepDone:
+        # JSON has no NaN and no infinity; both are written as null.
+        plain |= {key: math.nan for key in ("loss", "grad_norm") if plain.get(key, 0) is None}
     return convert(kind, plain, where=where)
