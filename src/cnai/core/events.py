@@ -7,10 +7,8 @@ kinds that it does not know, so that an older panel can watch a newer run.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from cnai.core.errors import DataError
-from cnai.core.fleet import Phase
 from cnai.core.records import decode, encode, to_dict
 
 VERSION = 1
@@ -151,16 +149,6 @@ class Finding(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageDone(Event):
-    """A stage of the chain (`data`, `train`, `compress`, ...) finished; `key` names its inputs."""
-
-    stage: Phase
-    key: str
-    seconds: float
-    summary: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(Event):
     """Training ended: `done`, `stopped` by the user, or `failed`."""
 
@@ -174,7 +162,7 @@ KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
         AttemptStarted, RankReady, StepDone, CheckpointSaved, CheckpointRejected, RankFailed,
-        RankLost, Finding, StageDone, RunEnded,
+        RankLost, Finding, RunEnded,
     )
 }  # fmt: skip
 

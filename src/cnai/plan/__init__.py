@@ -5,7 +5,7 @@ ParallelPlan with stages, memory and expected time, or an error with the nearest
 It never touches a device, a process or torch.
 """
 
-from cnai.plan.devices import DEVICES, Device, device_named
+from cnai.plan.devices import DEVICES, Device, device_memory_bytes, device_named
 from cnai.plan.planner import Candidate, alternatives, make_plan
 from cnai.plan.request import PlanRequest
 
@@ -15,6 +15,7 @@ __all__ = [
     "Device",
     "PlanRequest",
     "alternatives",
+    "device_memory_bytes",
     "device_named",
     "make_plan",
 ]

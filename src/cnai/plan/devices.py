@@ -140,6 +140,22 @@ def device_named(name: str) -> Device:
     )
 
 
+def device_memory_bytes(name: str) -> int:
+    """Return the memory of a device of the table.
+
+    Raises:
+        SpecError: The table does not have it, or it is `cpu`, whose memory is the machine's.
+    """
+    device = device_named(name)
+    if not device.memory_bytes:
+        raise SpecError(
+            f"the memory of a `{name}` machine is not known",
+            where="resources.device_memory",
+            hint="set it, for instance `resources.device_memory: 64 GiB`",
+        )
+    return device.memory_bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
     """A fleet as the estimates see it, where the weakest part sets the pace.
