@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cnai.cluster import LocalGang
@@ -38,7 +40,7 @@ from cnai.flows.logs import tail
 from cnai.flows.machines import fleet_of
 from cnai.flows.stopping import StopWish, stop_wishes
 from cnai.flows.worker_order import WorkerOrder
-from cnai.monitor import RunFollower
+from cnai.monitor import RunFollower, serve_metrics
 from cnai.schedule import allocate
 from cnai.train.manifest import newest_whole
 
@@ -94,8 +96,20 @@ def train_run(
     )
     listener.note(allocation.reason)
     gang = LocalGang(server="cnai.train.forkserver", preload=["cnai.flows.worker"])
-    with run.writer("agent") as agent, gang, stop_wishes() as wish:
+    with run.writer("agent") as agent, _metrics(spec, run, listener), gang, stop_wishes() as wish:
         return Supervisor(spec, run, plan, gang, agent, listener, wish).supervise(manifest)
+
+
+@contextmanager
+def _metrics(spec: RunSpec, run: RunFolder, listener: Listener) -> Iterator[None]:
+    """Serve `/metrics` while training, if the spec asks for it."""
+    port = spec.monitor.prometheus_port
+    if port is None:
+        yield
+        return
+    with serve_metrics(run, port) as url:
+        listener.note(f"metrics at {url}")
+        yield
 
 
 class Supervisor:

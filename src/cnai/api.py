@@ -1,0 +1,131 @@
+"""The public Python API: the verbs as functions.
+
+    from cnai import api
+
+    spec = {"model": {"layers": 4}, "parallel": {"data_parallel": {"size": 2}}}
+    plan = api.plan(spec)
+    summary = api.run(spec | {"name": "first"})
+    api.serve(summary.servable, port=8000)
+
+They are functions of a module of their own because packages of the same names exist. Each raises a
+`cnai.core.errors.CnaiError` with a hint, and none prints or asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cnai.core.runfolder import RunFolder
+from cnai.core.spec import RunSpec, load_spec
+from cnai.flows.listener import Listener, Silence
+
+if TYPE_CHECKING:
+    from cnai.core.artifact import Artifact
+    from cnai.core.layout import ParallelPlan
+    from cnai.diagnose import Diagnosis
+    from cnai.flows.evaluate import Evaluation
+    from cnai.flows.run import RunSummary
+    from cnai.flows.train import TrainResult
+
+Source = Path | str | Mapping[str, Any] | RunSpec
+
+__all__ = ["diagnose", "evaluate", "plan", "quantize", "run", "serve", "spec", "train"]
+
+
+def spec(source: Source, *, sets: Sequence[str] = ()) -> RunSpec:
+    """Load and check a spec.
+
+    Args:
+        source: A YAML or JSON file, the same keys as a dict, or a spec.
+        sets: `a.b=c` each, laid over it.
+    """
+    return source if isinstance(source, RunSpec) else load_spec(source, sets=sets).spec
+
+
+def plan(source: Source) -> ParallelPlan:
+    """Check or choose the parallel layout; starts nothing and needs no torch."""
+    from cnai.flows.plan import plan_run
+
+    return plan_run(spec(source))
+
+
+def train(
+    source: Source, *, fresh: bool = False, listener: Listener | None = None
+) -> TrainResult:
+    """Train to the last step, or go on with an interrupted training."""
+    from cnai.flows.folder import open_run
+    from cnai.flows.run import Chain
+
+    chosen = spec(source)
+    layout = plan(chosen)
+    folder = open_run(chosen, fresh=fresh)
+    with folder.locked():
+        chain = Chain(chosen, folder, listener or Silence())
+        return chain.train(layout, chain.data())
+
+
+def run(source: Source, *, fresh: bool = False, listener: Listener | None = None) -> RunSummary:
+    """Do the whole chain: plan, data, train, evaluate, compress, serve one request."""
+    from cnai.flows.folder import open_run
+    from cnai.flows.run import run_chain
+
+    chosen = spec(source)
+    layout = plan(chosen)
+    folder = open_run(chosen, fresh=fresh)
+    with folder.locked():
+        return run_chain(chosen, folder, layout, listener or Silence())
+
+
+def evaluate(run_folder: Path | str, *, step: int | None = None) -> Evaluation:
+    """Measure a checkpoint of a run on its validation split; None = the newest."""
+    from cnai.flows.evaluate import evaluate_again
+
+    return evaluate_again(RunFolder.existing(Path(run_folder)), step=step)
+
+
+def quantize(
+    source: Path | str,
+    target: Path | str,
+    *,
+    max_loss: float = 0.01,
+    data: str | None = None,
+    listener: Listener | None = None,
+) -> Artifact:
+    """Make a model small, measure what it lost, and keep it only within the limit.
+
+    Args:
+        source: A run folder, or a Llama folder in Hugging Face layout.
+        max_loss: Largest relative rise of the perplexity.
+        data: Text to measure on; None = the run's own, or the docstrings of this Python.
+    """
+    from cnai.flows.quantize import quantize_model
+
+    return quantize_model(
+        Path(source), Path(target), max_loss=max_loss, data=data, listener=listener or Silence()
+    )
+
+
+def serve(
+    model: Path | str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    max_tokens: int = 32,
+    on_ready: Callable[[str], None] = lambda _url: None,
+) -> None:
+    """Serve a model folder, or the smallest model of a run, until a signal ends it."""
+    from cnai.flows.servable import servable
+    from cnai.flows.serve import serve_model
+
+    serve_model(
+        servable(Path(model)), host=host, port=port, max_tokens=max_tokens, on_ready=on_ready
+    )
+
+
+def diagnose(run_folder: Path | str) -> Diagnosis:
+    """Find where a run broke, why, and the repair."""
+    from cnai.flows.diagnose import diagnose as find
+
+    return find(RunFolder.existing(Path(run_folder)))
