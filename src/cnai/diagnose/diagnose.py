@@ -1,0 +1,219 @@
+"""Find out why a run broke off, from its events and logs alone.
+
+Each lost rank is heard as a witness. A rank that names a cause outweighs one that waited, and that
+one outweighs a rank whose peer was gone; among equals the rank that was lost first is the root. A
+launcher that blames the first rank that it noticed often blames a victim.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from cnai.core.events import (
+    AttemptStarted,
+    Event,
+    Finding,
+    RankFailed,
+    RankLost,
+    RunEnded,
+    StepDone,
+)
+from cnai.core.runfolder import RunFolder, read_events
+from cnai.diagnose.diagnosis import Diagnosis, LogLine, Verdict
+from cnai.diagnose.repairs import repairs_for
+from cnai.diagnose.signatures import Role, match_line
+from cnai.diagnose.tail import read_tail
+from cnai.diagnose.witness import Witness, of_failure, of_log, of_loss, rank_lines
+
+_FAULT_OF_DETECTOR = {"nonfinite": "nan_loss", "stalled": "collective_timeout"}
+_MEMORY_FAULTS = {"host_oom"}
+
+
+def diagnose_run(run: RunFolder) -> Diagnosis:
+    """Diagnose the newest attempt of a run that lost a rank, or say that there is no fault.
+
+    Never raises on damaged logs or missing files: what cannot be read is no evidence.
+    """
+    events = read_events(run)
+    witnesses = _witnesses(run, events)
+    if witnesses:
+        return _judge(run, events, witnesses)
+    return _without_witnesses(run, events)
+
+
+def _witnesses(run: RunFolder, events: Sequence[Event]) -> list[Witness]:
+    losses = [event for event in events if isinstance(event, RankLost | RankFailed)]
+    if not losses:
+        return []
+    attempt = max(event.attempt for event in losses)
+    memory = _memory_lines(run)
+    heard: dict[int, Witness] = {}
+    for event in losses:
+        if event.attempt != attempt:
+            continue
+        lines = rank_lines(run, event.rank)
+        if isinstance(event, RankFailed):
+            heard[event.rank] = of_failure(event, lines)
+        elif event.rank not in heard:
+            heard[event.rank] = of_loss(event, lines or _tail_lines(event), memory)
+    return list(heard.values())
+
+
+def _tail_lines(event: RankLost) -> list[LogLine]:
+    """Fall back on the lines that the event carries, when the log is gone."""
+    return [
+        LogLine(file=f"RankLost of rank {event.rank}", number=number, text=text)
+        for number, text in enumerate(event.log_tail.splitlines(), start=1)
+    ]
+
+
+def _memory_lines(run: RunFolder) -> list[LogLine]:
+    """Return the lines of all logs that tell of exhausted memory."""
+    return [
+        line
+        for path in sorted(run.logs.glob("*.log"))
+        for line in read_tail(path, name=str(path.relative_to(run.root)))
+        if (found := match_line(line.text)) and found.fault in _MEMORY_FAULTS
+    ]
+
+
+def _judge(run: RunFolder, events: Sequence[Event], witnesses: Sequence[Witness]) -> Diagnosis:
+    root = max(witnesses, key=lambda one: (one.names_a_fault, one.role, -one.time_unix))
+    if not root.names_a_fault:
+        return _nobody_knows(run, root, witnesses)
+    others = [one for one in witnesses if one.rank != root.rank]
+    cascade = sorted(one.rank for one in others if one.role < root.role or not one.names_a_fault)
+    rivals = {one.fault for one in others if one.role is root.role} - {root.fault}
+    silent = _silent_rank(events, witnesses) if root.role is Role.WAITED else None
+    rank = root.rank if silent is None else silent
+    recovered = _recovered(events, root.time_unix)
+    return Diagnosis(
+        verdict=Verdict.FAULT,
+        fault=root.fault,
+        summary=_summary(root, rank, recovered=recovered),
+        root_rank=rank,
+        root_line=root.line if rank == root.rank else None,
+        cascade_ranks=tuple(sorted({*cascade, root.rank} - {rank})) if silent is not None
+        else tuple(cascade),
+        confidence=round(root.confidence * (0.7 if rivals else 1.0), 2),
+        evidence=tuple(one.why for one in (root, *others)),
+        repairs=repairs_for(root, run),
+        recovered=recovered,
+    )  # fmt: skip
+
+
+def _summary(root: Witness, rank: int, *, recovered: bool) -> str:
+    what = f"{root.fault} on rank {rank}"
+    if rank != root.rank:
+        what += f", for which rank {root.rank} waited"
+    detail = f": {root.line.text.strip()}" if root.line else f" ({root.why})"
+    return f"{what}{detail}{'; the run went on' if recovered else ''}"
+
+
+def _silent_rank(events: Sequence[Event], witnesses: Sequence[Witness]) -> int | None:
+    """Return the one rank of the attempt that did not complain of waiting; it hung.
+
+    None when there is no such rank or several.
+    """
+    ranks = next((e.ranks for e in reversed(events) if isinstance(e, AttemptStarted)), 0)
+    waited = {one.rank for one in witnesses if one.fault == "collective_timeout"}
+    silent = set(range(ranks)) - waited
+    return silent.pop() if len(silent) == 1 else None
+
+
+def _recovered(events: Sequence[Event], since: float) -> bool:
+    later = [event for event in events if event.time_unix > since]
+    return any(isinstance(event, StepDone) for event in later) or any(
+        isinstance(event, RunEnded) and event.outcome == "done" for event in later
+    )
+
+
+def _nobody_knows(run: RunFolder, first: Witness, witnesses: Sequence[Witness]) -> Diagnosis:
+    """Say unknown: every rank only lost its peer, or ended without a known word."""
+    ranks = tuple(sorted(one.rank for one in witnesses))
+    return Diagnosis(
+        verdict=Verdict.UNKNOWN,
+        summary=f"{first.why}, for no reason that is known",
+        root_rank=first.rank if len(ranks) == 1 else None,
+        root_line=first.line,
+        cascade_ranks=ranks if first.role is Role.CASCADE else (),
+        confidence=0.2,
+        evidence=tuple(one.why for one in witnesses),
+        repairs=repairs_for(first, run),
+    )
+
+
+def _without_witnesses(run: RunFolder, events: Sequence[Event]) -> Diagnosis:
+    ended = next((e for e in reversed(events) if isinstance(e, RunEnded)), None)
+    finding = next(
+        (e for e in events if isinstance(e, Finding) and e.detector in _FAULT_OF_DETECTOR), None
+    )
+    if ended is not None and ended.outcome in {"done", "stopped"} and finding is None:
+        words = {"done": f"done after step {ended.step}", "stopped": "stopped by the user"}
+        return Diagnosis(
+            verdict=Verdict.HEALTHY, summary=f"the run is {words[ended.outcome]}", confidence=0.95
+        )
+    if finding is not None:
+        return _of_finding(run, finding)
+    spoken = _of_logs(run)
+    if spoken is not None:
+        return _judge(run, events, spoken)
+    return _no_sign(run, events, ended)
+
+
+def _of_finding(run: RunFolder, finding: Finding) -> Diagnosis:
+    fault = _FAULT_OF_DETECTOR[finding.detector]
+    witness = Witness(
+        rank=finding.rank or 0,
+        time_unix=finding.time_unix,
+        fault=fault,
+        role=Role.ROOT,
+        confidence=0.8,
+        why=f"the detector {finding.detector} found: {finding.message}",
+    )
+    return Diagnosis(
+        verdict=Verdict.FAULT,
+        fault=fault,
+        summary=f"{fault}: {finding.message}",
+        root_rank=finding.rank,
+        confidence=witness.confidence,
+        evidence=(witness.why, *finding.evidence),
+        repairs=finding.repairs or repairs_for(witness, run),
+    )
+
+
+def _of_logs(run: RunFolder) -> list[Witness] | None:
+    """Hear the logs of ranks whose end nobody recorded; only words that name a cause count."""
+    heard: list[Witness] = []
+    for path in sorted(run.logs.glob("rank-*.log")):
+        number = path.stem.removeprefix("rank-")
+        if not number.isdigit():
+            continue
+        witness = of_log(int(number), math.inf, rank_lines(run, int(number)))
+        if witness is not None:
+            heard.append(witness)
+    return heard if any(one.role is Role.ROOT for one in heard) else None
+
+
+def _no_sign(run: RunFolder, events: Sequence[Event], ended: RunEnded | None) -> Diagnosis:
+    owner = run.owner()
+    if owner is not None and ended is None:
+        return Diagnosis(
+            verdict=Verdict.HEALTHY, summary=f"process {owner} works on it", confidence=0.7
+        )
+    if ended is not None:
+        summary = f"the run {ended.outcome}: {ended.reason or 'no reason was recorded'}"
+    elif events:
+        summary = "the run has no recorded end and nobody works on it: its supervisor was killed"
+    else:
+        summary = "the run has no events"
+    nobody = Witness(
+        rank=0, time_unix=0.0, fault=None, role=Role.WAITED, confidence=0.2, why=summary
+    )
+    return Diagnosis(
+        verdict=Verdict.UNKNOWN,
+        summary=summary,
+        confidence=0.2,
+        repairs=repairs_for(nobody, run),
+    )

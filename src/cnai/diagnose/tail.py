@@ -1,0 +1,54 @@
+"""The end of a log, read with bounded memory however long the log is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cnai.diagnose.diagnosis import LogLine
+
+TAIL_BYTES = 256 * 1024
+_CHUNK_BYTES = 1024 * 1024
+_LINE_CHARACTERS = 2000
+
+
+def read_tail(path: Path, *, name: str | None = None) -> list[LogLine]:
+    """Return the last lines of a log with their numbers; empty when there is no log.
+
+    A first line that was cut in half is left out. Very long lines are shortened, control
+    characters removed; bytes that are no text are replaced.
+    """
+    try:
+        with path.open("rb") as file:
+            start = max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES)
+            number = 1 + _count_lines(file.fileno(), start)
+            file.seek(start)
+            content = file.read(TAIL_BYTES)
+    except FileNotFoundError:
+        return []
+    lines = content.decode(errors="replace").split("\n")
+    if start and len(lines) > 1:
+        lines, number = lines[1:], number + 1
+    if lines and not lines[-1]:
+        lines.pop()
+    return [
+        LogLine(file=name or str(path), number=number + offset, text=_clean(line))
+        for offset, line in enumerate(lines)
+    ]
+
+
+def _count_lines(handle: int, end: int) -> int:
+    """Count the newlines before a position, a chunk at a time."""
+    count = position = 0
+    while position < end:
+        chunk = os.pread(handle, min(_CHUNK_BYTES, end - position), position)
+        if not chunk:
+            break
+        count += chunk.count(b"\n")
+        position += len(chunk)
+    return count
+
+
+def _clean(line: str) -> str:
+    shown = "".join(c for c in line[:_LINE_CHARACTERS] if c.isprintable() or c == "\t")
+    return shown.rstrip()
