@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -195,13 +195,13 @@ def training_picture(progress: RunProgress) -> RenderableType:
             f"{format_seconds(row.age_seconds)} ago",
         )
     more = len(progress.ranks) - 16
-    parts: list[RenderableType] = [head, Text(sparkline(progress.losses)), ranks]
+    parts: list[RenderableType] = [head, Text(sparkline([loss for _, loss in progress.loss_history])), ranks]
     if more > 0:
         parts.append(Text(f"and {more} ranks more", style="dim"))
     return Group(*parts)
 
 
-def sparkline(values: tuple[float, ...], width: int = 60) -> str:
+def sparkline(values: Sequence[float], width: int = 60) -> str:
     """Draw a series as one line of blocks, the newest at the right."""
     shown = values[:: max(1, -(-len(values) // width))] if values else ()
     if not shown:

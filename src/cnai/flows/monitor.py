@@ -13,7 +13,6 @@ from cnai.flows.stopping import stop_wishes
 from cnai.monitor import RunFollower, RunProgress, serve_metrics
 
 _POLL_SECONDS = 0.5
-_ENDED = frozenset({"done", "failed", "stopped"})
 
 
 def progress_of(run: RunFolder) -> RunProgress:
@@ -29,7 +28,7 @@ def follow_run(run: RunFolder, listener: Listener, clock: Clock | None = None) -
         while True:
             progress = follower.progress()
             listener.training(progress)
-            if wish.times or progress.state in _ENDED or run.owner() is None:
+            if wish.times or progress.state.is_final or run.owner() is None:
                 return progress
             time.sleep(_POLL_SECONDS)
 
@@ -43,6 +42,6 @@ def export_metrics(run: RunFolder, port: int, *, on_ready: Callable[[str], None]
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    with serve_metrics(run, port) as url:
-        on_ready(url)
+    with serve_metrics(run, port) as server:
+        on_ready(server.url)
         ended.wait()

@@ -107,8 +107,8 @@ def _metrics(spec: RunSpec, run: RunFolder, listener: Listener) -> Iterator[None
     if port is None:
         yield
         return
-    with serve_metrics(run, port) as url:
-        listener.note(f"metrics at {url}")
+    with serve_metrics(run, port) as server:
+        listener.note(f"metrics at {server.url}")
         yield
 
 

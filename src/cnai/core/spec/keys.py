@@ -108,5 +108,8 @@ def _last(key: str) -> str:
 
 
 def _close(name: str, among: dict[str, str]) -> str | None:
-    match = get_close_matches(name, among, n=1, cutoff=0.75)
+    if name in among:
+        return among[name]
+    longer = [one for one in among if one.startswith(f"{name}_")]
+    match = longer if len(longer) == 1 else get_close_matches(name, among, n=1, cutoff=0.75)
     return among[match[0]] if match else None

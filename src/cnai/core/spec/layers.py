@@ -99,7 +99,7 @@ class Layer:
         if isinstance(node, yaml.MappingNode):
             layer._gather(node, f"{key}.", None, "--set")
         else:
-            layer._add(Setting(key=key, value=_value(node), origin="--set", where="--set"))
+            layer._take(node, key, "--set", "--set")
         layer._unfold_bare()
         return layer
 
@@ -120,9 +120,24 @@ class Layer:
             elif isinstance(value_node, yaml.MappingNode) and value_node.value:
                 self._gather(value_node, key + ".", file, origin)
             else:
-                value = {} if value_node.value == [] else _value(value_node)
-                self._add(Setting(key=key, value=value, origin=origin or line, where=line))
+                self._take(value_node, key, origin or line, line)
             seen.setdefault(key, line)
+
+    def _take(self, node: yaml.Node, key: str, origin: str, where: str) -> None:
+        """Keep the value of a node, or the mistake in it."""
+        try:
+            # A loader without text: it only turns nodes into values, by the rules of the dialect.
+            value = _frozen(Loader("").construct_object(node, deep=True))
+        except (yaml.YAMLError, ValueError, TypeError):
+            self.mistakes.append(
+                SpecError(
+                    f"`{key}` has the tag `{node.tag}`, which does not fit or is not known",
+                    where=f"{where} {key}",
+                    hint="write the plain value without a tag",
+                )
+            )
+        else:
+            self._add(Setting(key=key, value=value, origin=origin, where=where))
 
     def _add(self, setting: Setting) -> None:
         """Keep a setting; a section left empty says nothing."""
@@ -144,23 +159,6 @@ class Layer:
         self.settings = {
             canonical(key): replace(one, key=canonical(key)) for key, one in self.settings.items()
         }
-
-
-def _value(node: yaml.Node) -> Any:
-    """Build the plain value of a node.
-
-    Raises:
-        SpecError: The node has a tag of its own, such as `!!python/object`.
-    """
-    mark = node.start_mark
-    try:
-        return _frozen(Loader("").construct_object(node, deep=True))
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise SpecError(
-            f"`{str(node.value)[:60]}` cannot be read as `{node.tag}`",
-            where=f"line {mark.line + 1}, column {mark.column + 1}",
-            hint="write the plain value without a tag",
-        ) from error
 
 
 def _frozen(value: Any) -> Any:

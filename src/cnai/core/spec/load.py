@@ -93,17 +93,24 @@ def _refuse_newer(settings: Mapping[str, Setting]) -> None:
 def _build(settings: Mapping[str, Setting], mistakes: list[SpecError]) -> RunSpec:
     """Make the spec of the settings, or raise all mistakes as one error."""
     known = {key: one for key, one in settings.items() if key in FIELDS}
-    mistakes = mistakes + [_unknown(one) for key, one in settings.items() if key not in FIELDS]
     try:
         spec = RunSpec.model_validate(_nested(known), strict=True)
     except ValidationError as error:
-        wrong = dict.fromkeys(_field_key(one["loc"]) for one in error.errors())
-        raise _together([*mistakes, *(_wrong_value(known[key]) for key in wrong)]) from error
-    if not mistakes:
-        mistakes = contradictions(spec, known)
+        wrong = {_field_key(one["loc"]) for one in error.errors()}
+        raise _together(mistakes + _key_mistakes(settings, wrong)) from error
+    mistakes = mistakes + _key_mistakes(settings, set()) or contradictions(spec, known)
     if mistakes:
         raise _together(mistakes)
     return spec
+
+
+def _key_mistakes(settings: Mapping[str, Setting], wrong: set[str]) -> list[SpecError]:
+    """Tell of unknown keys and wrong values in the order in which they stand."""
+    return [
+        _wrong_value(one) if key in wrong else _unknown(one)
+        for key, one in settings.items()
+        if key in wrong or key not in FIELDS
+    ]
 
 
 def _together(mistakes: list[SpecError]) -> SpecError:

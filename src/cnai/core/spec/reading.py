@@ -107,21 +107,40 @@ def _checked_json(text: str, path: Path) -> str:
     return text.replace("\t", " ")
 
 
+_WORDS = (
+    ("quoted scalar", "a quote is never closed", "close it, or write the text without quotes"),
+    ("another document", "holds two documents", "remove what follows the second `---`"),
+    ("\\t", "a tab in the indentation", "indent with spaces; YAML allows no tabs"),
+    (
+        "block end",
+        "the indentation does not fit the lines above",
+        "give keys of a section one column",
+    ),
+    (
+        "mapping values",
+        "a `:` where no key can stand",
+        "indent the line like its neighbours, or quote it",
+    ),
+)
+"""What the library says (any part of it), what we say, and the repair."""
+
+
 def _syntax_error(error: yaml.MarkedYAMLError, text: str, where: str) -> SpecError:
-    mark = error.problem_mark or error.context_mark
-    if mark is None:
-        return SpecError(f"not valid YAML: {error.problem}", where=where, hint=_HINT)
-    line = text.splitlines()[mark.line] if mark.line < len(text.splitlines()) else ""
-    tab = "\t" in line[: mark.column + 1]
-    return SpecError(
-        f"not valid YAML: {error.problem or error.context}"
-        + (f", at `{line.strip()[:60]}`" if line.strip() else ""),
-        where=f"{where}:{mark.line + 1}:{mark.column + 1}",
-        hint="indent with spaces; YAML allows no tabs" if tab else _HINT,
+    said = f"{error.context} {error.problem}"
+    plain = error.problem or "no reason given"
+    words, hint = next(
+        ((words, hint) for part, words, hint in _WORDS if part in said),
+        (plain, "mind the indentation and the space after `:`, and quote text with `:` or `#`"),
     )
-
-
-_HINT = "mind the indentation and the space after `:`, and quote text that holds `:` or `#`"
+    mark = error.context_mark if "quoted scalar" in said else error.problem_mark
+    if mark is None:
+        return SpecError(f"not valid YAML: {words}", where=where, hint=hint)
+    line = [*text.splitlines(), ""][min(mark.line, len(text.splitlines()))].strip()
+    return SpecError(
+        f"not valid YAML: {words}" + (f", at `{line[:60]}`" if line else ""),
+        where=f"{where}:{mark.line + 1}:{mark.column + 1}",
+        hint=hint,
+    )
 
 
 def _too_deep(where: str) -> SpecError:

@@ -77,9 +77,7 @@ def _quickstart(name: str) -> str:
 
 
 def _full(name: str) -> str:
-    head = [
-        "# Every key with its default. Take the first `#` away from a key and its section to set it."
-    ]
+    head = ["## Every key with its default; to set one, uncomment it and its section."]
     lines = [*head, *_head(name)]
     for key in explain().children:
         if key not in {"version", "name"}:
