@@ -1,3 +1,6 @@
+import os
+import subprocess
+
 import pytest
 
 import seaweed
@@ -11,6 +14,18 @@ from cnai.data.s3_store import Patience, S3Address, S3BlobStore
 def memory(request):
     """An empty store of the test's own."""
     return MemoryStore(request.node.nodeid)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of one megabyte."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode != 0:
+        pytest.skip("this user cannot mount a disk")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_a_store_that_fails_midway_holds_no_dataset(source, memory, monkeypatch)
     counting = CountingStore(memory)
 
     def put(key, content):
-        if "validation" in key:
+        if "train" in key:
             raise DataError("the store is gone", hint="wait")
         memory.put(key, content)
 
@@ -158,11 +158,17 @@ def test_too_little_validation_text_points_to_the_fraction(source, memory):
     assert "validation_fraction" in caught.value.hint
 
 
+def test_too_little_validation_text_shows_before_training_text_is_packed(source, memory):
+    with pytest.raises(DataError, match="the validation part"):
+        run(source, memory, sequence=1200, validation_fraction=0.01)
+    assert memory.list() == []
+
+
 def test_progress_rises_within_each_stage(source, memory):
     seen = []
     prepare(source, memory, options=OPTIONS, progress=lambda *call: seen.append(call))
     stages = list(dict.fromkeys(stage for stage, _ in seen))
-    assert stages == ["read", "tokenizer", "train", "validation", "trigram"]
+    assert stages == ["read", "tokenizer", "validation", "train", "trigram"]
     for stage in stages:
         shares = [share for name, share in seen if name == stage]
         assert shares == sorted(shares)

@@ -29,7 +29,7 @@ def start(source, folder, deadly="never"):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("deadly", ["train 1.0", "validation 0.0", "trigram 1.0"])
+@pytest.mark.parametrize("deadly", ["validation 1.0", "train 1.0", "trigram 1.0"])
 def test_a_killed_preparation_is_no_dataset_and_is_finished_by_the_next(tmp_path, deadly):
     source, folder = data_corpus.write_corpus(tmp_path / "text"), str(tmp_path / "store")
     process = start(source, folder, deadly)

@@ -137,6 +137,16 @@ def test_without_a_cache_folder_training_goes_on(store, manifest, tmp_path, read
     assert (bare.rows(2, 0, BATCH) == reader.rows(2, 0, BATCH)).all()
 
 
+def test_a_full_disk_under_the_cache_does_not_stop_training(
+    store, manifest, reader, small_disk, caplog
+):
+    (small_disk / "checkpoint").write_bytes(b"x" * 1_040_000)
+    full = DatasetReader(store, manifest, small_disk / "cache", batch=BATCH, seed=3)
+    for step in range(manifest.train_rows):
+        assert (full.rows(step, 0, BATCH) == reader.rows(step, 0, BATCH)).all()
+    assert "the block cache" in caplog.text
+
+
 def test_a_corrupted_blob_is_named(store, manifest, reader):
     for block in manifest.train:
         store.put(block.key, b"\0" * block.size_bytes)
@@ -204,6 +214,19 @@ reader = DatasetReader(store, manifest, Path(sys.argv[2]), batch=6, seed=3, memo
 total = sum(int(reader.rows(step, 0, 6).sum()) for step in range(manifest.train_rows))
 print(total, reader.cache.fetched_blocks)
 """
+
+
+@pytest.mark.dist
+def test_a_reader_killed_while_it_fills_the_cache_harms_nobody(store, manifest, reader, tmp_path):
+    code = CODE.replace("total =", "print('go', flush=True)\nwhile True: total =")
+    command = [sys.executable, "-c", code, tmp_path / "store", tmp_path / "cache"]
+    environment = data_corpus.child_environment()
+    victim = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+    assert victim.stdout.readline() == b"go\n"
+    victim.kill()
+    victim.communicate()
+    order = [row_at(n, manifest.train_rows, 3) for n in range(BATCH)]
+    assert (reader.rows(0, 0, BATCH) == all_rows(store, manifest)[order]).all()
 
 
 @pytest.mark.dist

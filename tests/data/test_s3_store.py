@@ -123,6 +123,24 @@ def test_wrong_credentials_are_told_by_the_service_code():
     assert "SignatureDoesNotMatch" in explain(answer, "k", ADDRESS).message
 
 
+def test_an_expired_token_is_a_matter_of_credentials():
+    answer = GenericError("400 <Code>ExpiredToken</Code>")
+    assert "AWS_SESSION_TOKEN" in explain(answer, "k", ADDRESS).hint
+
+
+def test_another_code_of_the_service_is_shown():
+    answer = GenericError("400 Bad Request\n<Error><Code>EntityTooLarge</Code></Error>")
+    assert explain(answer, "k", ADDRESS).message.endswith("failed: EntityTooLarge")
+
+
+def test_a_host_without_address_cannot_be_reached(credentials):
+    address = S3Address(
+        scheme="s3", bucket="b", prefix="", region="us-east-1", endpoint="http://nowhere.invalid"
+    )
+    with pytest.raises(DataError, match=r"nowhere\.invalid cannot be reached"):
+        S3BlobStore(address, SHORT).get("a")
+
+
 def test_a_bucket_in_another_region_points_to_the_region():
     answer = GenericError("301 <Code>PermanentRedirect</Code>")
     assert "AWS_REGION" in explain(answer, "k", ADDRESS).hint

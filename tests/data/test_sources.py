@@ -140,6 +140,12 @@ def test_parquet_gives_one_document_a_row(tmp_path):
     assert texts(tmp_path / "a.parquet", text_field="body") == rows[:-1]
 
 
+def test_a_dictionary_encoded_column_is_text(tmp_path):
+    column = pa.array(["x", "y", "x"]).dictionary_encode()
+    pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+    assert texts(tmp_path / "a.parquet") == ["x", "y", "x"]
+
+
 def test_a_missing_column_gets_a_suggestion(tmp_path):
     pq.write_table(pa.table({"content": ["x"]}), tmp_path / "a.parquet")
     assert "data.text_field=content" in refusal(tmp_path / "a.parquet").hint

@@ -13,8 +13,9 @@ import fcntl
 import logging
 import os
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cnai.core.blobs import BlobStore
@@ -25,6 +26,7 @@ from cnai.core.units import format_bytes
 from cnai.data.pack import checksum
 
 _LOG = logging.getLogger(__name__)
+_ORPHAN_SECONDS = 3600
 _FREE_SHARE = 0.05
 _FREE_BYTES = 2 * 2**30
 
@@ -44,6 +46,7 @@ class BlockCache:
         self._store = store
         self._folder = folder
         self._writable = True
+        self._swept = False
         self.fetched_blocks = 0
 
     def block(self, block: Block) -> bytes:
@@ -109,9 +112,19 @@ class BlockCache:
             if (free := _spare_bytes(self._folder)) < len(content):
                 self._give_up(f"the disk is nearly full ({format_bytes(free)} to spare)")
                 return
+            if not self._swept:
+                self._swept = True
+                self._sweep()
             self._write(self._path(block), content)
         except OSError as error:
             self._give_up(error)
+
+    def _sweep(self) -> None:
+        """Remove what killed processes left unfinished long ago."""
+        for path in self._folder.glob(f".*{PARTIAL}"):
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > _ORPHAN_SECONDS:
+                    path.unlink()
 
     def _write(self, path: Path, content: bytes) -> None:
         """Write without fsync: a file torn by a power loss fails its check and is read again."""

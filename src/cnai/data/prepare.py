@@ -160,8 +160,9 @@ class _Preparation:
 
     def run(self, source: str, split: Split) -> DatasetManifest:
         """Store blocks and tokenizer and return the manifest, which is not stored yet."""
-        train = self._pack("train", split.train)
+        # Validation first: it is small, and too little of it should show before hours of packing.
         validation = self._pack("validation", split.validation)
+        train = self._pack("train", split.train)
         tokenizer_key = f"{self._digest}/tokenizer.json"
         self._store.put(tokenizer_key, self._tokenizer.to_json())
         everything = (*split.train, *split.validation)

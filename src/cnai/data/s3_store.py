@@ -26,6 +26,7 @@ from cnai.core.errors import DataError
 from cnai.data.file_store import absent_error, range_error
 
 _USED_BY: set[int] = set()
+_REFUSALS = frozenset({"ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "AccessDenied"})
 _SECRETS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _OTHER_CREDENTIALS = (
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -218,7 +219,7 @@ def explain(error: Exception, key: str, address: S3Address) -> DataError:
             where=address.url,
             hint="export AWS_REGION with the bucket's region",
         )
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+    if code in _REFUSALS or isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return DataError(
             f"{service} refused the credentials ({code or 'access denied'})",
             where=f"{address.url} blob `{key}`",
@@ -233,23 +234,24 @@ def explain(error: Exception, key: str, address: S3Address) -> DataError:
         )
     if isinstance(error, FileNotFoundError):
         return absent_error(key, where=address.url)
-    return _unreachable(text, key, address, service)
+    return _failure(text, code, f"{address.url} blob `{key}`", service)
 
 
-def _unreachable(text: str, key: str, address: S3Address, service: str) -> DataError:
+def _failure(text: str, code: str, where: str, service: str) -> DataError:
+    """Tell a service that is not there from one that answers strangely."""
     if "kind: Connect" in text or "kind: Timeout" in text:
         reason = "did not answer in time" if "kind: Timeout" in text else "cannot be reached"
         refused = " (connection refused)" if "ConnectionRefused" in text else ""
         return DataError(
             f"the object store at {service} {reason}{refused}",
-            where=f"{address.url} blob `{key}`",
+            where=where,
             hint="check that the service runs and that `data.endpoint` is right, then run the "
             "same command again",
         )
-    first = _without_secrets(text.partition("\n")[0], os.environ)[:300]
+    answer = code or _without_secrets(text.partition("\n")[0], os.environ)[:300]
     return DataError(
-        f"the object store at {service} failed: {first}",
-        where=f"{address.url} blob `{key}`",
+        f"the object store at {service} failed: {answer}",
+        where=where,
         hint="look at the service's own log, then run the same command again",
     )
 

@@ -211,7 +211,8 @@ def _parquet(path: Path, name: str, text_field: str) -> Iterator[Document]:
 def _check_column(kinds: dict[str, str], field: str, *, where: str) -> None:
     if field not in kinds:
         raise _no_field("column", field, kinds, where=where)
-    if kinds[field] not in {"string", "large_string", "string_view"}:
+    text_kinds = ("string", "large_string", "dictionary<values=string,")
+    if not kinds[field].startswith(text_kinds):
         raise DataError(
             f"column `{field}` holds {kinds[field]}, not text",
             where=where,
