@@ -51,9 +51,7 @@ def plan(source: Source) -> ParallelPlan:
     return plan_run(spec(source))
 
 
-def train(
-    source: Source, *, fresh: bool = False, listener: Listener | None = None
-) -> TrainResult:
+def train(source: Source, *, fresh: bool = False, listener: Listener | None = None) -> TrainResult:
     """Train to the last step, or go on with an interrupted training."""
     from cnai.flows.folder import open_run
     from cnai.flows.run import Chain

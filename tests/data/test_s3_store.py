@@ -54,9 +54,7 @@ def server_that(answer):
 
 def test_a_refused_connection_is_named_and_does_not_take_long(credentials):
     start = time.monotonic()
-    with pytest.raises(
-        DataError, match=r"127\.0\.0\.1:1 cannot be reached \(connection refused\)"
-    ):
+    with pytest.raises(DataError, match=r"127\.0\.0\.1:1 cannot be reached \(connection refused\)"):
         store_at(1).get("a")
     assert time.monotonic() - start < 10
 

@@ -38,9 +38,7 @@ def test_a_kill_with_exhausted_memory_is_called_so(case):
 
 
 def test_the_root_line_has_file_and_number(case):
-    case.log(
-        1, "starting\nstill fine\n" + traceback("OSError: [Errno 28] No space left on device")
-    )
+    case.log(1, "starting\nstill fine\n" + traceback("OSError: [Errno 28] No space left on device"))
     case.lost(1, 1)
     found = diagnose_run(case.run)
     assert found.fault == "disk_full"

@@ -134,9 +134,7 @@ def test_two_streams_at_once_are_each_what_they_are_alone(client, engine):
     first = client.completions.create(prompt=PROMPT, stream=True, **GREEDY)
     second = client.completions.create(prompt="User: hi", stream=True, **GREEDY)
     pairs = list(zip_longest(first, second))
-    texts = [
-        "".join(c.choices[0].text for c in chunks if c) for chunks in zip(*pairs, strict=True)
-    ]
+    texts = ["".join(c.choices[0].text for c in chunks if c) for chunks in zip(*pairs, strict=True)]
     assert texts == [said(engine, PROMPT), said(engine, "User: hi")]
 
 

@@ -50,8 +50,7 @@ def test_inference_mode_does_not_leak_to_the_caller_between_tokens(engine):
 
 def test_a_seed_repeats_a_text_and_another_one_does_not(engine):
     texts = [
-        tokens_of(engine.generate(PROMPT, Sampling(max_tokens=20, seed=seed)))
-        for seed in (1, 1, 2)
+        tokens_of(engine.generate(PROMPT, Sampling(max_tokens=20, seed=seed))) for seed in (1, 1, 2)
     ]
     assert texts[0] == texts[1] != texts[2]
 

@@ -195,7 +195,11 @@ def training_picture(progress: RunProgress) -> RenderableType:
             f"{format_seconds(row.age_seconds)} ago",
         )
     more = len(progress.ranks) - 16
-    parts: list[RenderableType] = [head, Text(sparkline([loss for _, loss in progress.loss_history])), ranks]
+    parts: list[RenderableType] = [
+        head,
+        Text(sparkline([loss for _, loss in progress.loss_history])),
+        ranks,
+    ]
     if more > 0:
         parts.append(Text(f"and {more} ranks more", style="dim"))
     return Group(*parts)

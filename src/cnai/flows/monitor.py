@@ -43,5 +43,5 @@ def export_metrics(run: RunFolder, port: int, *, on_ready: Callable[[str], None]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     with serve_metrics(run, port) as server:
-        on_ready(server.url)
+        on_ready(f"http://127.0.0.1:{server.port}/metrics")
         ended.wait()

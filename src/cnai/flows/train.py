@@ -108,7 +108,7 @@ def _metrics(spec: RunSpec, run: RunFolder, listener: Listener) -> Iterator[None
         yield
         return
     with serve_metrics(run, port) as server:
-        listener.note(f"metrics at {server.url}")
+        listener.note(f"metrics at http://127.0.0.1:{server.port}/metrics")
         yield
 
 

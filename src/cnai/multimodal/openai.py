@@ -120,9 +120,7 @@ def _text(plain: object, where: str, _limit: int) -> Text:
 
 
 def _image(plain: object, where: str, limit: int) -> Image:
-    fields = _object(
-        plain, where, hint='write `"image_url": {"url": "data:image/png;base64,..."}`'
-    )
+    fields = _object(plain, where, hint='write `"image_url": {"url": "data:image/png;base64,..."}`')
     _only(fields, ("url", "detail"), where)
     detail = fields.get("detail")
     if detail is not None and detail not in _DETAILS:

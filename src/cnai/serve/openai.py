@@ -185,9 +185,7 @@ class ChatRequest(TextRequest, kw_only=True, forbid_unknown_fields=True):
     @property
     def wanted_tokens(self) -> int | None:
         """Most tokens asked for, under the new name or the old; None = not said."""
-        return (
-            self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
-        )
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
 
 R = TypeVar("R", bound=TextRequest)

@@ -233,9 +233,7 @@ def _cannot_listen(error: OSError, host: str, port: int) -> RunError:
 def _free_port(host: str, taken: int) -> int | None:
     for port in range(taken + 1, min(taken + _TRIED_PORTS, 65536)):
         with contextlib.suppress(OSError):
-            family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[
-                0
-            ]
+            family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             _listening(family, kind, (address[0], port)).close()
             return port
     return None

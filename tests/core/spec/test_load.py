@@ -236,9 +236,7 @@ def test_the_keys_of_a_value_are_refused():
     )
 
 
-@pytest.mark.parametrize(
-    "value", [object(), b"8", {1, 2}, 2**70, float("nan"), "8", True, [8], 1j]
-)
+@pytest.mark.parametrize("value", [object(), b"8", {1, 2}, 2**70, float("nan"), "8", True, [8], 1j])
 def test_a_dict_with_a_value_of_another_type_is_refused(value):
     assert "`train.steps` is" in mistakes({"train": {"steps": value}})[0]
 
