@@ -188,6 +188,7 @@ def test_a_fault_after_which_the_run_went_on_says_so(case):
     found = diagnose_run(case.run)
     assert found.fault == "killed"
     assert found.recovered
+    assert not any(repair.safe for repair in found.repairs)
     assert "went on" in found.summary
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cnai.cli.commands.plan import show_plan
 from cnai.cli.output import Output
+from cnai.cli.plan_page import show_plan
 from cnai.core.records import to_dict
 
 if TYPE_CHECKING:

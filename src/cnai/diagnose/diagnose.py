@@ -98,7 +98,7 @@ def _judge(run: RunFolder, events: Sequence[Event], witnesses: Sequence[Witness]
         else tuple(cascade),
         confidence=round(root.confidence * (0.7 if rivals else 1.0), 2),
         evidence=tuple(one.why for one in (root, *others)),
-        repairs=repairs_for(root, run),
+        repairs=repairs_for(root, run, recovered=recovered),
         recovered=recovered,
     )  # fmt: skip
 

@@ -75,12 +75,18 @@ TRY_AGAIN = frozenset({
 _AGAIN_FIRST = frozenset({"killed", "preempted", "user_abort"})
 
 
-def repairs_for(witness: Witness, run: RunFolder) -> tuple[Repair, ...]:
-    """Return the repairs of a fault, best first, with this run's own paths."""
+def repairs_for(
+    witness: Witness, run: RunFolder, *, recovered: bool = False
+) -> tuple[Repair, ...]:
+    """Return the repairs of a fault, best first, with this run's own paths.
+
+    A run that recovered need not be run again.
+    """
     fault = witness.fault or ""
     own = (Repair(title=witness.hint),) if witness.hint else ()
     known = tuple(_filled(repair, witness, run) for repair in REPAIRS.get(fault, ()))
-    again = (_again(run),) if fault in TRY_AGAIN or fault not in REPAIRS else ()
+    helps = fault in TRY_AGAIN or fault not in REPAIRS
+    again = (_again(run),) if helps and not recovered else ()
     return own + (again + known if fault in _AGAIN_FIRST else known + again)
 
 

@@ -80,7 +80,7 @@ def _choice(request: PlanRequest, fitting: Sequence[Weighed]) -> Iterator[str]:
 
 
 def _duration(seconds: float) -> str:
-    return format_seconds(seconds) if seconds >= 1 else f"{1000 * seconds:.2g} ms"
+    return format_seconds(seconds) if seconds >= 1 else f"{1000 * seconds:.0f} ms"
 
 
 def _memory(best: Weighed, rejected: Sequence[Weighed]) -> Iterator[str]:

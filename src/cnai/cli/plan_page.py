@@ -1,0 +1,71 @@
+"""A plan and its rivals as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cnai.cli.output import Output
+from cnai.core.units import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from cnai.core.layout import ParallelPlan
+    from cnai.plan import Candidate
+
+
+def show_plan(out: Output, plan: ParallelPlan) -> None:
+    """Print a plan for people."""
+    layout = plan.layout
+    out.text(
+        f"layout    {layout} = {layout.ranks} ranks"
+        + (f", split from layer {layout.split_layer}" if layout.model > 1 else "")
+    )
+    out.text(
+        f"batch     {plan.global_batch} sequences = {layout.data} x {plan.microbatches} "
+        f"micro-batches x {plan.microbatch_rows}"
+    )
+    out.text(f"schedule  {plan.schedule}; parameters shared out over data ranks: {plan.sharding}")
+    if plan.estimate is not None:
+        out.text(f"step      about {format_seconds(plan.estimate.step_seconds)} (estimate)")
+    out.table(
+        ["stage", "layers", "parameters", "weights", "gradients", "optimizer", "activations",
+         "overhead", "total a rank"],
+        [
+            [
+                str(stage.index),
+                f"{stage.first_layer}-{stage.end_layer - 1}",
+                format_count(stage.parameters),
+                *(
+                    format_bytes(size)
+                    for size in (
+                        stage.memory.weight_bytes,
+                        stage.memory.gradient_bytes,
+                        stage.memory.optimizer_bytes,
+                        stage.memory.activation_bytes,
+                        stage.memory.overhead_bytes,
+                        stage.memory.total_bytes,
+                    )
+                ),
+            ]
+            for stage in plan.stages
+        ],
+    )  # fmt: skip
+    for reason in plan.reasons:
+        out.text(f"- {reason}")
+
+
+def show_candidates(out: Output, candidates: tuple[Candidate, ...]) -> None:
+    """Print every legal layout, best first."""
+    out.table(
+        ["layout", "micro-batches", "sharding", "step", "memory a rank", "verdict"],
+        [
+            [
+                str(one.plan.layout),
+                str(one.plan.microbatches),
+                str(one.plan.sharding),
+                format_seconds(one.estimate.step_seconds) if one.estimate else "?",
+                format_bytes(one.needed_bytes),
+                one.rejected or "fits",
+            ]
+            for one in candidates
+        ],
+    )
