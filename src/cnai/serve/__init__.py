@@ -7,12 +7,13 @@ client sends, and loads torch only for the engine.
 
 from typing import TYPE_CHECKING, Any
 
+from cnai.core.serving import Histogram, ServeSnapshot
 from cnai.serve.app import create_app
 from cnai.serve.generation import Engine, FinishReason, Piece, Sampling
 from cnai.serve.rounds import UnavailableError
 from cnai.serve.server import Server
 from cnai.serve.service import TextService
-from cnai.serve.stats import Histogram, Outcome, ServeSnapshot
+from cnai.serve.stats import Outcome
 
 if TYPE_CHECKING:
     from cnai.serve.engine import TextEngine, load_engine
