@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 
 from cnai.core.errors import RunError
 from cnai.serve import Server
+from cnai.serve.server import bound_socket
 
 
 def app():
@@ -36,6 +37,11 @@ def test_a_port_in_use_is_an_error_that_names_the_next_free_one():
     free = int(caught.value.hint.removeprefix("use port "))
     with Server(app(), port=free):
         pass
+
+
+def test_the_socket_names_its_protocol_so_that_answers_are_not_held_back():
+    with bound_socket("127.0.0.1", 0) as sock:
+        assert sock.proto == socket.IPPROTO_TCP
 
 
 def test_two_servers_do_not_share_a_port():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
 from enum import StrEnum
-from itertools import accumulate
+
+from cnai.core.serving import Histogram, ServeSnapshot
 
 BOUNDS_SECONDS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
@@ -29,62 +29,6 @@ class Outcome(StrEnum):
     """The queue was full, or the server shutting down."""
     INVALID = "invalid"
     """The request was refused as wrong, before it was queued."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Histogram:
-    """Durations by size, in seconds.
-
-    Attributes:
-        bounds: Upper bounds, inclusive, rising.
-        counts: How many lie in each interval, not cumulative; one more than bounds, for the rest.
-        sum: All durations together.
-    """
-
-    bounds: tuple[float, ...]
-    counts: tuple[int, ...]
-    sum: float
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return sum(self.counts)
-
-    @property
-    def cumulative(self) -> tuple[int, ...]:
-        """How many are at most each bound, as Prometheus counts; the last is all."""
-        return tuple(accumulate(self.counts))
-
-    @property
-    def mean(self) -> float | None:
-        """Mean duration; None when there are none."""
-        return self.sum / self.count if self.count else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeSnapshot:
-    """A service at one moment; counts run since it started.
-
-    Attributes:
-        requests: Requests that ended, by outcome; every outcome has a key.
-        queue_depth: Requests that wait now, of `queue_limit` that may.
-        active: Requests that generate now, of `active_limit` that may.
-        latency_seconds: From arrival to the end, of requests with outcome stop or length.
-        first_token_seconds: From arrival to the first token.
-        queue_seconds: From arrival to the start of work.
-    """
-
-    model: str
-    requests: dict[str, int]
-    prompt_tokens: int
-    generated_tokens: int
-    queue_depth: int
-    queue_limit: int
-    active: int
-    active_limit: int
-    latency_seconds: Histogram
-    first_token_seconds: Histogram
-    queue_seconds: Histogram
 
 
 class _Buckets:
