@@ -12,7 +12,7 @@ from cnai.serve.generation import Engine, FinishReason, Piece, Sampling
 from cnai.serve.rounds import UnavailableError
 from cnai.serve.server import Server
 from cnai.serve.service import TextService
-from cnai.serve.stats import Histogram, Outcome, ServeSnapshot
+from cnai.serve.stats import Outcome
 
 if TYPE_CHECKING:
     from cnai.serve.engine import TextEngine, load_engine
@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Engine",
     "FinishReason",
-    "Histogram",
     "Outcome",
     "Piece",
     "Sampling",
-    "ServeSnapshot",
     "Server",
     "TextEngine",
     "TextService",

@@ -24,6 +24,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from cnai.core.errors import CnaiError, SpecError
+from cnai.core.serving import ServeSnapshot
 from cnai.core.units import format_bytes
 from cnai.serve.generation import FinishReason, Piece, Sampling
 from cnai.serve.openai import (
@@ -49,7 +50,6 @@ from cnai.serve.problems import (
 )
 from cnai.serve.rounds import Delivery, Ended, Job
 from cnai.serve.service import TextService
-from cnai.serve.stats import ServeSnapshot
 
 BODY_BYTES = 4 * 2**20
 BODY_SECONDS = 30.0

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 from cnai.core.clock import Clock
 from cnai.core.errors import CnaiError, RunError
+from cnai.core.serving import ServeSnapshot
 from cnai.serve.generation import Piece
-from cnai.serve.stats import Outcome, Recorder, ServeSnapshot
+from cnai.serve.stats import Outcome, Recorder
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from cnai.core.clock import Clock, SystemClock
+from cnai.core.serving import ServeSnapshot
 from cnai.serve.generation import Engine, Sampling
 from cnai.serve.rounds import Delivery, Job, Rounds
-from cnai.serve.stats import Outcome, Recorder, ServeSnapshot
+from cnai.serve.stats import Outcome, Recorder
 
 
 class TextService:
