@@ -214,7 +214,7 @@ def test_a_wrong_verb_names_the_one_that_was_meant(ai_cli):
     assert ai_cli("explane").err == snapshot("""\
 error: no such command `explane`
 where: ai-cli
-hint: did you mean `explain`?
+hint: did you mean `explain` or `plan`?
 """)
 
 

@@ -136,6 +136,8 @@ def test_a_request_that_never_ends_is_cut_off_after_the_grace_period(caplog):
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert entered.wait(10)
         server.stop()
+    assert "Cancel 1 running task" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 PROCESS = """

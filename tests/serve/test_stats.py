@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnai.core.records import decode, encode
-from cnai.serve import Outcome, ServeSnapshot
+from cnai.core.serving import ServeSnapshot
+from cnai.serve import Outcome
 from cnai.serve.stats import BOUNDS_SECONDS, Recorder
 
 

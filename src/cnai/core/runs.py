@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -91,7 +92,7 @@ def list_runs(folder: Path) -> list[RunState]:
         return []
     runs = [RunFolder(path) for path in folder.iterdir() if not path.name.startswith(".")]
     states = [run_state(run) for run in runs if run.events.is_dir()]
-    return sorted(states, key=lambda state: (state.started_unix or 0.0, state.name))
+    return sorted(states, key=lambda state: (state.started_unix or math.inf, state.name))
 
 
 def _status(end: RunEnded | None, *, alive: bool, begun: bool) -> RunStatus:

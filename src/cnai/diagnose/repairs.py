@@ -75,9 +75,7 @@ TRY_AGAIN = frozenset({
 _AGAIN_FIRST = frozenset({"killed", "preempted", "user_abort"})
 
 
-def repairs_for(
-    witness: Witness, run: RunFolder, *, recovered: bool = False
-) -> tuple[Repair, ...]:
+def repairs_for(witness: Witness, run: RunFolder, *, recovered: bool = False) -> tuple[Repair, ...]:
     """Return the repairs of a fault, best first, with this run's own paths.
 
     A run that recovered need not be run again.

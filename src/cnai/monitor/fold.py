@@ -136,9 +136,7 @@ class ProgressFold:
 
     def _forget_after(self, step: int) -> None:
         self._step = min(self._step, step)
-        self._window = deque(
-            (one for one in self._window if one.step <= step), maxlen=WINDOW_STEPS
-        )
+        self._window = deque((one for one in self._window if one.step <= step), maxlen=WINDOW_STEPS)
         self._history.forget_after(step)
 
     def _add_step(self, event: StepDone) -> None:

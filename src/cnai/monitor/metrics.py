@@ -9,7 +9,7 @@ METRICS: dict[str, str] = {
     "cnai_train_loss": "Loss of the last step in nats.",
     "cnai_train_gradient_norm": "L2 norm of the whole gradient before clipping.",
     "cnai_train_learning_rate": "Learning rate of the last step.",
-    "cnai_train_update_ratio": "Norm of the last measured update over that of the weights, a rank.",
+    "cnai_train_update_ratio": "Norm of the last measured update over that of the weights.",
     "cnai_train_step": "Last step done.",
     "cnai_train_target_steps": "Steps that the run is to do.",
     "cnai_train_steps_total": "Steps done, repeated ones included.",

@@ -1,8 +1,8 @@
 """How long a step takes, well enough to rank layouts against each other.
 
 A roofline: FLOPs over the reachable rate of a device, bytes over the rate of a link, a fixed time
-for the kernels of a layer and for a collective. Only the gathering of sharded parameters overlaps
-with computing. Sources: pipeline time and tensor-parallel traffic from Narayanan et al. 2021,
+for the kernels of a layer and for a collective. Only what full sharding sends overlaps with
+computing. Sources: pipeline time and tensor-parallel traffic from Narayanan et al. 2021,
 arXiv 2104.04473, sections 2.2 and 3.2; ring collectives from Thakur et al. 2005, Int. J. High
 Performance Computing Applications 19(1); traffic of sharded parameters from Rajbhandari et al.
 2020, arXiv 1910.02054, section 7; its overlap from Zhao et al. 2023, arXiv 2304.11277.
@@ -126,9 +126,9 @@ def data_seconds(
 ) -> float:
     """Time that the data axis adds to a step.
 
-    Without sharding one all-reduce of the float32 gradients. With it the gradients are scattered
-    once, and the parameters gathered before forward and again before backward of every
-    microbatch, of which only what outlasts the computing is added.
+    Without sharding one all-reduce of the float32 gradients. With it, for every microbatch, the
+    parameters are gathered before forward and again before backward and the gradients scattered;
+    only what outlasts the computing is added, and the last scatter.
     """
     size = trial.layout.data
     if size == 1:
@@ -140,8 +140,9 @@ def data_seconds(
         return _ring_seconds(2 * FLOAT * parameters, size, link, latency)
     latency *= trial.layers(stage)
     gather = 2 * _ring_seconds(gathering.element_bytes * parameters, size, link, latency)
-    exposed = max(0.0, gather - gathering.hidden_seconds)
-    return trial.microbatches * exposed + _ring_seconds(FLOAT * parameters, size, link, latency)
+    scatter = _ring_seconds(FLOAT * parameters, size, link, latency)
+    exposed = max(0.0, gather + scatter - gathering.hidden_seconds)
+    return trial.microbatches * exposed + scatter
 
 
 def _boundary_seconds(

@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Engine",
     "FinishReason",
-    "Histogram",
     "Outcome",
     "Piece",
     "Sampling",
-    "ServeSnapshot",
     "Server",
     "TextEngine",
     "TextService",

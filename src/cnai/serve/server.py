@@ -7,8 +7,10 @@ once. uvicorn alone would wait for open streams until its own timeout and then d
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
+import logging
 import math
 import os
 import signal
@@ -146,7 +148,7 @@ class Server:
     def _serve(self) -> None:
         assert self._socket is not None
         # uvicorn leaves with SystemExit when the application does not start; the callers say so.
-        with contextlib.closing(self._socket), contextlib.suppress(SystemExit):
+        with contextlib.closing(self._socket), contextlib.suppress(SystemExit), _brief_log():
             self._uvicorn.run(sockets=[self._socket])
 
 
@@ -189,6 +191,21 @@ class _Uvicorn(uvicorn.Server):
         self.force_exit = self.signal is not None
         self.signal = signal.Signals(sig)
         self.should_exit = True
+
+
+@contextlib.contextmanager
+def _brief_log() -> Iterator[None]:
+    """Leave out a traceback for each request cut off at the end; their number is logged."""
+    log = logging.getLogger("uvicorn.error")
+    log.addFilter(_is_no_cancellation)
+    try:
+        yield
+    finally:
+        log.removeFilter(_is_no_cancellation)
+
+
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def bound_socket(host: str, port: int) -> socket.socket:

@@ -41,9 +41,9 @@ def test_runs_are_listed_with_state_step_and_loss(ai_cli, tmp_path, monkeypatch)
     assert [[cell.strip() for cell in row if cell][:4] for row in rows] == snapshot(
         [
             ["name", "state", "step", "loss"],
-            ["c", "new", "0/0", "-"],
             ["a", "done", "10/10", "nan"],
             ["b", "broken off", "3/10", "2.5000"],
+            ["c", "new", "0/0", "-"],
         ]
     )
 

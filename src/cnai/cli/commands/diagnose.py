@@ -14,7 +14,7 @@ FAULT, UNKNOWN = 10, 11
 @command("diagnose", examples=["ai-cli diagnose runs/quickstart"])
 @run_argument
 def verb(out: Output, run: Path) -> int:
-    """Find the rank and the line where a run broke, the class of the fault, and repairs.
+    """Find where a run broke, the class of the fault, and repairs.
 
     The exit code is 0 when the run is healthy, 10 when a fault was found, 11 when there is one
     that is not known.

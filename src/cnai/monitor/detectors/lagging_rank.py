@@ -67,9 +67,7 @@ class LaggingRank:
         own_others = median(seconds for rank, seconds in own.items() if rank != slow)
         if whole[slow] * SPEED > whole_others and own[slow] * SPEED > own_others:
             why = f"computes {own[slow]:.3f} s a step, the others {own_others:.3f} s"
-            return self._finding(
-                event, slow, why, "look at the machine of that rank: clocks, heat"
-            )
+            return self._finding(event, slow, why, "look at the machine of that rank: clocks, heat")
         return None
 
     def _finding(self, event: StepDone, rank: int, why: str, advice: str) -> Finding:
