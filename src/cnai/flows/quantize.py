@@ -40,7 +40,7 @@ def quantize_model(
     """
     run = RunFolder(source)
     if run.events.is_dir():
-        folder, rows = _of_run(run, listener)
+        folder, rows = _of_run(run, data, listener)
     else:
         folder, rows = source, _rows_of_text(source, data or "pydocs", listener)
     return quantize(
@@ -52,13 +52,15 @@ def quantize_model(
     )
 
 
-def _of_run(run: RunFolder, listener: Listener) -> tuple[Path, NDArray[np.int64]]:
+def _of_run(run: RunFolder, data: str | None, listener: Listener) -> tuple[Path, NDArray[np.int64]]:
     spec = spec_of(run)
     manifest = recorded(run, "data", DatasetManifest)
     listener.stage("export")
-    model = export_run(spec, run, manifest, store_of(spec, run))
+    folder = Path(export_run(spec, run, manifest, store_of(spec, run)).path)
+    if data is not None:
+        return folder, _rows_of_text(folder, data, listener)
     listener.stage("quantize")
-    return Path(model.path), validation_rows(spec, reader_of_run(spec, run, manifest))
+    return folder, validation_rows(spec, reader_of_run(spec, run, manifest))
 
 
 def _rows_of_text(folder: Path, data: str, listener: Listener) -> NDArray[np.int64]:

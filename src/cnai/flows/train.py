@@ -38,6 +38,7 @@ from cnai.flows.data import place_of
 from cnai.flows.listener import Listener
 from cnai.flows.logs import tail
 from cnai.flows.machines import fleet_of
+from cnai.flows.shape import steps_of
 from cnai.flows.stopping import StopWish, stop_wishes
 from cnai.flows.worker_order import WorkerOrder
 from cnai.monitor import RunFollower, serve_metrics
@@ -132,6 +133,7 @@ class Supervisor:
         self._agent = agent
         self._listener = listener
         self._wish = wish
+        self._steps = steps_of(spec)
         self._follower = RunFollower(run)
         self._earlier = sum(isinstance(e, AttemptStarted) for e in read_events(run))
 
@@ -139,7 +141,7 @@ class Supervisor:
         """Start attempts until one reaches the last step."""
         start = time.monotonic()
         restarts = 0
-        while (done := self._resume_step()) < self._spec.steps:
+        while (done := self._resume_step()) < self._steps:
             attempt = self._earlier + restarts
             self._start(attempt, done, manifest)
             lost = self._watch()
@@ -149,7 +151,7 @@ class Supervisor:
                 self._after_loss(attempt, lost, restarts, start)
                 restarts += 1
         seconds = time.monotonic() - start
-        self._record_end("done", self._spec.steps, seconds)
+        self._record_end("done", self._steps, seconds)
         return self._result(seconds)
 
     def _resume_step(self) -> int:
@@ -170,7 +172,7 @@ class Supervisor:
                 time_unix=time.time(),
                 attempt=attempt,
                 ranks=layout.ranks,
-                steps=self._spec.steps,
+                steps=self._steps,
                 plan_digest=self._plan.digest,
                 layout=str(layout),
                 resumed_step=done,
@@ -282,13 +284,13 @@ class Supervisor:
     def _result(self, seconds: float) -> TrainResult:
         progress = self._follower.progress()
         return TrainResult(
-            steps=self._spec.steps,
+            steps=self._steps,
             loss=progress.loss if progress.loss is not None else float("nan"),
             first_loss=progress.first_loss if progress.first_loss is not None else float("nan"),
             seconds=seconds,
             tokens_per_second=progress.tokens_per_second or 0.0,
             restarts=progress.attempt or 0,
-            checkpoint=str(self._run.checkpoint(self._spec.steps)),
+            checkpoint=str(self._run.checkpoint(self._steps)),
         )
 
 
@@ -308,10 +310,24 @@ def rank_environment(ranks: int) -> dict[str, str]:
 
 
 def stop_run(run: RunFolder) -> int | None:
-    """Ask the process that works on a run to stop; return its id, None when there is none."""
+    """Ask the process that works on a run to stop; return its id, None when there is none.
+
+    Raises:
+        RunError: The process belongs to another user.
+    """
     owner = run.owner()
-    if owner is not None:
+    if owner is None:
+        return None
+    try:
         os.kill(owner, signal.SIGTERM)
+    except ProcessLookupError:  # it ended in this very moment
+        return None
+    except PermissionError as error:
+        raise RunError(
+            f"process {owner} works on run `{run.name}`, but belongs to another user",
+            where=str(run.root),
+            hint="ask its owner to stop it",
+        ) from error
     return owner
 
 

@@ -7,7 +7,6 @@ client sends, and loads torch only for the engine.
 
 from typing import TYPE_CHECKING, Any
 
-from cnai.core.serving import Histogram, ServeSnapshot
 from cnai.serve.app import create_app
 from cnai.serve.generation import Engine, FinishReason, Piece, Sampling
 from cnai.serve.rounds import UnavailableError

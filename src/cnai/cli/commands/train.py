@@ -33,11 +33,10 @@ def verb(
     if plan is None:
         return
     from cnai.cli.screen import screen
-    from cnai.flows.folder import open_run
+    from cnai.flows.folder import opened_run
     from cnai.flows.run import Chain
 
-    run = open_run(loaded, fresh=fresh)
-    with run.locked(), screen(out) as listener:
+    with opened_run(loaded, fresh=fresh) as run, screen(out) as listener:
         chain = Chain(loaded, run, listener)
         result = chain.train(plan, chain.data())
     out.record(result)
