@@ -53,14 +53,14 @@ def plan(source: Source) -> ParallelPlan:
 
 def train(source: Source, *, fresh: bool = False, listener: Listener | None = None) -> TrainResult:
     """Train to the last step, or go on with an interrupted training."""
+    from cnai.flows.beginning import Beginning
     from cnai.flows.folder import opened_run
-    from cnai.flows.run import Chain
 
     chosen = spec(source)
     layout = plan(chosen)
     with opened_run(chosen, fresh=fresh) as folder:
-        chain = Chain(chosen, folder, listener or Silence())
-        return chain.train(layout, chain.data())
+        beginning = Beginning(chosen, folder, listener or Silence())
+        return beginning.train(layout, beginning.data())
 
 
 def run(source: Source, *, fresh: bool = False, listener: Listener | None = None) -> RunSummary:

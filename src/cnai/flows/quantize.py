@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cnai.compress import quantize
+from cnai.compress import open_source, quantize
 from cnai.core.artifact import Artifact
 from cnai.core.dataset import DatasetManifest
 from cnai.core.llama_config import shape_from_config
@@ -42,6 +42,7 @@ def quantize_model(
     if run.events.is_dir():
         folder, rows = _of_run(run, data, listener)
     else:
+        open_source(source)
         folder, rows = source, _rows_of_text(source, data or "pydocs", listener)
     return quantize(
         folder,

@@ -17,16 +17,15 @@ from cnai.core.layout import ParallelPlan
 from cnai.core.records import decode
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec
-from cnai.data import load_manifest
+from cnai.flows.beginning import Beginning
 from cnai.flows.compress import compress_run, export_run
-from cnai.flows.data import prepare_data, reader_of_run, store_of
+from cnai.flows.data import reader_of_run, store_of
 from cnai.flows.evaluate import Evaluation, evaluate_run
 from cnai.flows.listener import Listener
 from cnai.flows.serve import Answer, answer_once
 from cnai.flows.shape import steps_of
 from cnai.flows.stages import Stages
-from cnai.flows.train import TrainResult, train_run
-from cnai.train.manifest import verify_checkpoint
+from cnai.flows.train import TrainResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +78,12 @@ class Chain:
         self._run = run
         self._listener = listener
         self._stages = Stages(run, listener)
+        self._beginning = Beginning(spec, run, listener, self._stages)
 
     def go(self, plan: ParallelPlan) -> RunSummary:
         """Run the chain."""
-        manifest = self.data()
-        trained = self.train(plan, manifest)
+        manifest = self._beginning.data()
+        trained = self._beginning.train(plan, manifest)
         evaluation = self._evaluate(manifest)
         model = compressed = answer = None
         if self._has_layout():
@@ -102,31 +102,6 @@ class Chain:
                 str(one.precision): weights_bytes(one) for one in (model, compressed) if one
             },
             stage_seconds=self._stages.seconds,
-        )
-
-    def data(self) -> DatasetManifest:
-        """Pack the text, or take what is packed: a run stays with the text that it began with."""
-        spec = self._spec
-        return self._stages.run(
-            "data",
-            DatasetManifest,
-            [spec.data.model_dump(mode="json"), spec.model.model_dump(mode="json")],
-            lambda: prepare_data(spec, self._run, self._listener),
-            still_good=self._is_stored,
-        )
-
-    def train(self, plan: ParallelPlan, manifest: DatasetManifest) -> TrainResult:
-        """Train to the last step."""
-        spec = self._spec
-        return self._stages.run(
-            "train",
-            TrainResult,
-            [
-                manifest.digest,
-                spec.train.model_dump(mode="json", exclude={"max_restarts", "timeout_seconds"}),
-            ],
-            lambda: train_run(spec, self._run, plan, manifest, self._listener),
-            still_good=lambda _: self._is_trained(),
         )
 
     def _evaluate(self, manifest: DatasetManifest) -> Evaluation:
@@ -197,22 +172,6 @@ class Chain:
     def _folder_of(self, artifact: Artifact) -> Path:
         """Where an artifact lies now: the run folder may have been moved since it was made."""
         return self._run.artifacts / Path(artifact.path).name
-
-    def _is_stored(self, manifest: DatasetManifest) -> bool:
-        try:
-            load_manifest(store_of(self._spec, self._run), manifest.digest)
-        except DataError as error:
-            self._listener.warn(f"{error.message}; packing the text again")
-            return False
-        return True
-
-    def _is_trained(self) -> bool:
-        try:
-            verify_checkpoint(self._run.checkpoint(steps_of(self._spec)))
-        except DataError as error:
-            self._listener.warn(f"{error.message}; training goes on from an earlier checkpoint")
-            return False
-        return True
 
     def _is_whole(self, artifact: Artifact) -> bool:
         try:

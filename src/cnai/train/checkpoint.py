@@ -9,7 +9,10 @@ removes.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +32,7 @@ from cnai.core.records import encode_pretty
 from cnai.core.runfolder import RunFolder
 from cnai.train.manifest import MANIFEST, CheckpointManifest, list_files, verify_checkpoint
 from cnai.train.ranks import Ranks
+from cnai.train.shards import local_of
 
 State = dict[str, dict[str, Tensor]]
 
@@ -62,8 +66,10 @@ class Checkpoints:
         try:
             dcp.save(state, checkpoint_id=partial)
         except CheckpointException as failure:
+            # It is raised on all ranks alike, so all of them look at the disk before it is cleared.
+            (full,) = self._ranks.total([float(_is_full(partial, state))])
             shutil.rmtree(partial, ignore_errors=True)
-            raise _reason(failure, target) from failure
+            raise _reason(failure, target, full=full > 0) from failure
         return self._publish(step, partial, target, start)
 
     def _publish(
@@ -132,8 +138,25 @@ def reading(folder: Path) -> Iterator[None]:
         ) from failure
 
 
-def _reason(failure: CheckpointException, target: Path) -> CnaiError:
+def _is_full(folder: Path, state: State) -> bool:
+    """Ask the disk for as much as this rank wanted to write.
+
+    The library's writer in C++ loses the operating system's reason and tells of a wrong position.
+    """
+    tensors = (value for part in state.values() for value in part.values())
+    wanted = sum(tensor.nbytes for tensor in map(local_of, tensors))
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, max(1, wanted))
+    except OSError as error:
+        return error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return False
+
+
+def _reason(failure: CheckpointException, target: Path, *, full: bool) -> CnaiError:
     """Find the operating system's reason behind the ranks' failures."""
+    if full:
+        return write_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), target)
     for error, _ in failure.failures.values():
         cause: BaseException | None = error
         while cause is not None:
