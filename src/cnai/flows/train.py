@@ -40,7 +40,7 @@ from cnai.flows.logs import tail
 from cnai.flows.machines import fleet_of
 from cnai.flows.stopping import StopWish, stop_wishes
 from cnai.flows.worker_order import WorkerOrder
-from cnai.monitor import RunFollower, serve_metrics
+from cnai.monitor import DETECTORS, RunFollower, Tick, Watch, serve_metrics
 from cnai.schedule import allocate
 from cnai.train.manifest import newest_whole
 
@@ -133,6 +133,7 @@ class Supervisor:
         self._listener = listener
         self._wish = wish
         self._follower = RunFollower(run)
+        self._watch_for = Watch.of(list(DETECTORS.values()))
         self._earlier = sum(isinstance(e, AttemptStarted) for e in read_events(run))
 
     def supervise(self, manifest: DatasetManifest) -> TrainResult:
@@ -200,14 +201,22 @@ class Supervisor:
         asked = 0
         while self._gang.living:
             bad += [end for end in self._gang.poll(_POLL_SECONDS) if end.code != 0]
-            self._listener.training(self._follower.progress())
+            self._observe()
             if bad:
                 return bad + self._end_victims()
             if self._wish.times > asked:
                 asked = self._wish.times
                 self._ask_to_stop(asked)
-        self._listener.training(self._follower.progress())
+        self._observe()
         return bad
+
+    def _observe(self) -> None:
+        """Show what is new to the detectors and the user, and keep what the detectors found."""
+        for event in (*self._follower.read(), Tick(time_unix=time.time())):
+            for finding in self._watch_for.update(event):
+                self._agent.write(finding)
+                self._listener.warn(f"{finding.detector}: {finding.message}")
+        self._listener.training(self._follower.progress())
 
     def _end_victims(self) -> list[RankEnded]:
         """Give the other ranks a moment to say what they saw, then end them."""
