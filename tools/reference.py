@@ -1,7 +1,7 @@
-"""Write the reference pages of the docs from the code, or check that they are as the code says.
+"""Write what the docs say about the code from the code, or check that it is so.
 
-    python tools/reference.py            writes docs/reference/*.md
-    python tools/reference.py --check    changes nothing; exit code 1 when a page differs
+    python tools/reference.py            writes docs/reference/*.md and the output of example 01
+    python tools/reference.py --check    changes nothing; exit code 1 when something differs
 
 Spec keys come from the fields of the spec, verbs and flags from click, errors and exit codes from
 their classes, events from the records, metrics from the table of the exporter.
@@ -9,16 +9,19 @@ their classes, events from the records, metrics from the table of the exporter.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
+import io
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from cnai.cli.app import VERBS, app
+from cnai.cli.app import main as ai_cli
 from cnai.cli.commands.diagnose import FAULT, UNKNOWN
 from cnai.cli.options import output_flags
 from cnai.core.errors import CnaiError
@@ -27,7 +30,8 @@ from cnai.core.spec.explain import Explanation, explain
 from cnai.core.spec.words import value_words
 from cnai.monitor import METRICS
 
-FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "01-plan-on-paper"
 HEAD = "<!-- Written by tools/reference.py from the code; `make format` writes it again. -->\n"
 
 
@@ -237,22 +241,26 @@ def table(
     return lines
 
 
-PAGES: dict[str, Callable[[], str]] = {
-    "spec.md": spec_page,
-    "cli.md": cli_page,
-    "errors.md": errors_page,
-    "events.md": events_page,
-    "metrics.md": metrics_page,
-}
+def example_readme() -> str:
+    """Return the README of the first example with the output of its command."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        ai_cli(["plan", str(EXAMPLE / "run.yaml"), "--quiet"])
+    head, _, _ = (EXAMPLE / "README.md").read_text().partition("```text\n")
+    return f"{head}```text\n{printed.getvalue()}```\n"
 
 
-def stale_pages(folder: Path) -> list[str]:
-    """Return the names of pages that are missing or differ from what the code says."""
-    return [
-        name
-        for name, page in PAGES.items()
-        if not (folder / name).is_file() or (folder / name).read_text() != with_head(page())
-    ]
+def pages() -> dict[Path, str]:
+    """Return every generated file with the content that it should have."""
+    folder = ROOT / "docs" / "reference"
+    return {
+        folder / "spec.md": with_head(spec_page()),
+        folder / "cli.md": with_head(cli_page()),
+        folder / "errors.md": with_head(errors_page()),
+        folder / "events.md": with_head(events_page()),
+        folder / "metrics.md": with_head(metrics_page()),
+        EXAMPLE / "README.md": example_readme(),
+    }
 
 
 def with_head(page: str) -> str:
@@ -263,15 +271,18 @@ def with_head(page: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the pages, or with `--check` only compare them."""
-    if "--check" in arguments:
-        stale = stale_pages(FOLDER)
-        for name in stale:
-            print(f"docs/reference/{name} differs from the code: run `make format`")
-        return 1 if stale else 0
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, page in PAGES.items():
-        (FOLDER / name).write_text(with_head(page()))
-    return 0
+    stale = {
+        path: text
+        for path, text in pages().items()
+        if not path.is_file() or path.read_text() != text
+    }
+    for path, text in stale.items():
+        if "--check" in arguments:
+            print(f"{path.relative_to(ROOT)} differs from the code: run `make format`")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return 1 if stale and "--check" in arguments else 0
 
 
 if __name__ == "__main__":
