@@ -43,7 +43,7 @@ class Model(Section):
     ffn_width: Positive | None = None
     """Inner size of the feed-forward part; none = 8/3 of `width`, rounded up to a multiple
     of 32."""
-    vocab: Annotated[int, Field(ge=256, le=LARGEST_INT)] = 4096
+    vocab: Annotated[int, Field(ge=257, le=LARGEST_INT)] = 4096
     """Tokens in the vocabulary, also the size of a tokenizer that is trained for the run."""
     sequence: Annotated[int, Field(ge=2, le=LARGEST_INT)] = 128
     """Tokens in a training sequence, and the longest context when serving."""
