@@ -168,13 +168,14 @@ def test_the_site_fetches_no_fonts():
 
 
 def test_the_literal_layout_of_the_readme_is_the_one_of_the_product():
-    literal = (
-        '{"data_parallel": {"size": 8}, "model_parallel": {"size": 4, "split_layer": 16}, '
-        '"pipeline_parallel": {"stages": 4}}'
-    )
-    assert literal in (ROOT / "README.md").read_text()
-    parallel = load_spec(ast.literal_eval(literal)).spec.parallel
-    assert parallel.model_parallel.split_layer == 16
+    (literal,) = blocks("json", pages=[ROOT / "README.md"])
+    layout = {
+        "data_parallel": {"size": 8},
+        "model_parallel": {"size": 4, "split_layer": 16},
+        "pipeline_parallel": {"stages": 4},
+    }
+    assert ast.literal_eval(literal.text) == layout
+    assert load_spec(layout).spec.parallel.model_parallel.split_layer == 16
 
 
 @pytest.mark.parametrize(
