@@ -20,9 +20,12 @@ def planned(out: Output, spec: RunSpec, *, yes: bool, dry_run: bool) -> Parallel
         PlanError: Nothing fits the machines.
         click.Abort: The user said no.
     """
+    from cnai.flows.here import check_is_here
     from cnai.flows.plan import plan_run
 
     plan = plan_run(spec)
+    if not dry_run:
+        check_is_here(spec)
     if dry_run:
         out.record(to_dict(plan))
         show_plan(out, plan)

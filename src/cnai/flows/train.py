@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from cnai.cluster import LocalGang
 from cnai.cluster.ranks import Order, RankEnded
 from cnai.core.dataset import DatasetManifest
-from cnai.core.errors import Interrupted, RunError, SpecError, error_of
+from cnai.core.errors import Interrupted, RunError, error_of
 from cnai.core.events import (
     AttemptStarted,
     CheckpointRejected,
@@ -35,6 +35,7 @@ from cnai.core.runfolder import EventWriter, RunFolder, read_events
 from cnai.core.spec import RunSpec
 from cnai.diagnose import diagnose_run
 from cnai.flows.data import place_of
+from cnai.flows.here import check_is_here
 from cnai.flows.listener import Listener
 from cnai.flows.logs import tail
 from cnai.flows.machines import fleet_of
@@ -84,12 +85,7 @@ def train_run(
         DataError: Every checkpoint is damaged.
         Interrupted: The user stopped it; a checkpoint was saved.
     """
-    if spec.resources.on != "local":
-        raise SpecError(
-            f"runs on `{spec.resources.on}` are not built yet",
-            where="resources.on",
-            hint="run on this machine with `--on local`",
-        )
+    check_is_here(spec)
     write_atomically(run.plan_file, encode_pretty(plan))
     allocation = allocate(
         run.name, Phase.TRAIN, plan.layout.ranks, fleet_of(spec), group=plan.layout.model

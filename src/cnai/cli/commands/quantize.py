@@ -41,7 +41,7 @@ from cnai.cli.screen import screen
 )
 @click.option(
     "--data",
-    help="Text to measure on (a file, a folder, `pydocs`); needed for a folder outside a run.",
+    help="Text to measure a model outside a run on: a file, a folder; `pydocs` if not given.",
 )
 def verb(
     out: Output,
