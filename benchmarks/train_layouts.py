@@ -142,7 +142,7 @@ def ours(context: Any) -> int:
             plan=plan, settings=Train(batch=BATCH), steps=asked["steps"], attempt=0, resume_step=0,
             checkpoint_every=10**9, update_ratio_every=0,
         )  # fmt: skip
-        part = build_decoder(shape, plan, ranks, initial_weights(shape, 0))
+        part = build_decoder(shape, plan, ranks, initial_weights(shape, 0), precision="float32")
         trainer = Trainer(job, ranks, part)
         rows = Rows(shape)
         report(context, lambda step: trainer.step(step, rows, stop=False)[0].loss)

@@ -97,7 +97,7 @@ class Running:
     def __init__(self, engine, *, service=None, grace_seconds=5.0, **options):
         self.service = TextService(engine, **(service or {}))
         app = create_app(
-            self.service, **{"chat_prompt": plain_prompt, "max_tokens": 10**6, **options}
+            self.service, **{"chat_prompt": plain_prompt, "max_tokens": 10**12, **options}
         )
         self.server = Server(app, port=0, grace_seconds=grace_seconds, drain=self.service.drain)
 

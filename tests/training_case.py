@@ -192,16 +192,19 @@ def train_rank(context: Any) -> int:
         ) as ranks,
         run.writer(f"rank-{context.rank}") as writer,
     ):
+        settings = Train(**asked["train"])
         job = TrainJob(
             plan=plan,
-            settings=Train(**asked["train"]),
+            settings=settings,
             steps=asked["steps"],
             attempt=context.attempt,
             resume_step=asked["resume_step"],
             checkpoint_every=asked["checkpoint_every"],
             update_ratio_every=1,
         )
-        part = build_decoder(shape, plan, ranks, initial_weights(shape, 0))
+        part = build_decoder(
+            shape, plan, ranks, initial_weights(shape, 0), precision=settings.precision
+        )
         trainer = Trainer(job, ranks, part)
         checkpoints = Checkpoints(run, ranks, keep=2, plan_digest=plan.digest)
         writer.write(

@@ -6,9 +6,7 @@ from cnai.core import errors
 from cnai.core.errors import CnaiError, SpecError
 
 KINDS = [
-    kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, CnaiError)
+    kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CnaiError)
 ]
 
 

@@ -16,9 +16,7 @@ def test_devices_are_counted_over_all_nodes():
 
 
 def test_a_gpu_belongs_to_one_rank():
-    fleet = Fleet(
-        nodes=(node(kind="H100-80GB", memory=80), node("b", kind="H100-80GB", memory=80))
-    )
+    fleet = Fleet(nodes=(node(kind="H100-80GB", memory=80), node("b", kind="H100-80GB", memory=80)))
     assert fleet.rank_memory_bytes(16) == 80
 
 

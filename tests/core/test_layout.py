@@ -33,9 +33,7 @@ def test_every_rank_has_a_place_of_its_own(layout):
 @given(LAYOUTS)
 def test_every_place_lies_in_the_mesh(layout):
     assert all(
-        place.pipeline < layout.pipeline
-        and place.data < layout.data
-        and place.model < layout.model
+        place.pipeline < layout.pipeline and place.data < layout.data and place.model < layout.model
         for place in layout.places()
     )
 
@@ -57,9 +55,7 @@ def test_members_of_a_model_group_are_neighbours(layout):
     groups = {}
     for place in layout.places():
         groups.setdefault((place.pipeline, place.data), []).append(place.rank)
-    assert all(
-        ranks == list(range(ranks[0], ranks[0] + layout.model)) for ranks in groups.values()
-    )
+    assert all(ranks == list(range(ranks[0], ranks[0] + layout.model)) for ranks in groups.values())
 
 
 @given(LAYOUTS, st.integers(0, 9))

@@ -7,6 +7,7 @@ import pytest
 import data_corpus
 from cnai.core.errors import DataError
 from cnai.data import load_tokenizer, prepare, verify
+from cnai.data.catalog import manifest_key
 from cnai.data.file_store import FileStore
 from cnai.data.memory_store import MemoryStore
 from cnai.data.pack import unpack
@@ -128,6 +129,19 @@ def test_a_lost_blob_is_made_again(source, memory, lost):
     memory.delete(manifest.train[0].key if lost == "train" else manifest.tokenizer)
     assert run(source, memory) == manifest
     assert verify(memory, manifest) == []
+
+
+def test_a_mending_that_fails_leaves_no_promise(source, memory, monkeypatch):
+    manifest = run(source, memory)
+    memory.delete(manifest.train[0].key)
+
+    def put(key, content):
+        raise DataError("the store is full", hint="free space")
+
+    monkeypatch.setattr(memory, "put", put)
+    with pytest.raises(DataError, match="the store is full"):
+        run(source, memory)
+    assert not memory.exists(manifest_key(manifest.digest))
 
 
 def test_a_given_tokenizer_is_used(tmp_path, source, memory):

@@ -1,5 +1,4 @@
 import os
-import signal
 import subprocess
 import sys
 
@@ -194,14 +193,14 @@ def test_unclaimed_prefetches_do_not_pile_up(reader):
 def test_a_child_forked_after_use_reads_and_prefetches(reader):
     expected = reader.rows(3, 0, BATCH)
     reader.prefetch(4, 0, BATCH)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
+
+    def work():
         reader.prefetch(3, 0, BATCH)
         same = (reader.rows(3, 0, BATCH) == expected).all()
         reader.rows(4, 0, BATCH)
-        os._exit(0 if same else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        return 0 if same else 1
+
+    assert data_corpus.exit_code_of_child(work) == 0
 
 
 CODE = """

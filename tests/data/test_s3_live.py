@@ -1,7 +1,5 @@
 """The S3 store, preparation and reading against a real object store."""
 
-import os
-import signal
 import time
 
 import numpy as np
@@ -99,15 +97,15 @@ def test_the_store_gives_the_same_rows_as_a_folder(bucket, memory, tmp_path):
 
 def test_a_forked_child_is_told_at_once_instead_of_hanging(bucket):
     bucket.put("a", b"x")
-    child = os.fork()
-    if child == 0:
-        signal.alarm(10)
+
+    def work():
         try:
             bucket.get("a")
         except DataError as error:
-            os._exit(7 if "forked" in error.message else 1)
-        os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            return 7 if "forked" in error.message else 1
+        return 2
+
+    assert data_corpus.exit_code_of_child(work) == 7
 
 
 @pytest.mark.slow

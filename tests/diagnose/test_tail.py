@@ -47,3 +47,9 @@ def test_any_bytes_can_be_read(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("logs") / "a.log"
     path.write_bytes(content)
     assert len(read_tail(path)) == len(content.split(b"\n")) - (content[-1:] in (b"\n", b""))
+
+
+def test_only_the_newest_attempt_counts(tmp_path):
+    log = tmp_path / "rank-0.log"
+    log.write_text("=== attempt 0, process 7\nold\n=== attempt 1, process 9\nnew\n")
+    assert [(line.number, line.text) for line in read_tail(log)] == [(4, "new")]

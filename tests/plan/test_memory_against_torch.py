@@ -36,13 +36,10 @@ def saved_bytes(layers, precision):
     """Bytes of the tensors, other than weights, that autograd keeps for backward."""
     import torch
 
-    from cnai.models.decoder import Decoder, RMSNorm
+    from cnai.models.decoder import Decoder
 
     half = precision == "bfloat16"
     model = Decoder(replace(SMALL, layers=layers))
-    for module in model.modules():
-        if isinstance(module, RMSNorm) and half:
-            module.register_forward_hook(lambda _m, _i, out: out.to(torch.bfloat16))
     weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
     kept = {}
 

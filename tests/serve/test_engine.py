@@ -60,7 +60,9 @@ def test_without_a_seed_texts_differ(engine):
     assert texts[0] != texts[1]
 
 
-@pytest.mark.parametrize("options", [{"top_p": 1e-6}, {"temperature": 1e-30}])
+@pytest.mark.parametrize(
+    "options", [{"top_p": 1e-6}, {"temperature": 1e-5}, {"temperature": 1e-300}]
+)
 def test_a_tiny_nucleus_or_temperature_is_greedy(engine, options):
     sampled = engine.generate(PROMPT, Sampling(max_tokens=20, seed=0, **options))
     assert tokens_of(sampled) == tokens_of(engine.generate(PROMPT, GREEDY))

@@ -94,3 +94,11 @@ def test_sgd_follows_the_curve_of_one_process_too(gang: LocalGang, tmp_path: Pat
     whole = Case(tmp_path / "one", plan_of(Layout()), train=sgd).run(gang)
     split = Case(tmp_path / "eight", LAYOUTS["dp2 tp2 pp2 sharded"], train=sgd).run(gang)
     assert losses(split) == pytest.approx(losses(whole), abs=1e-5)
+
+
+def test_bfloat16_stays_near_float32_when_sharded_too(gang: LocalGang, tmp_path: Path) -> None:
+    plan = LAYOUTS["dp2 tp2 pp2 sharded"]
+    exact = Case(tmp_path / "f32", plan).run(gang)
+    rough = Case(tmp_path / "bf16", plan, train={"precision": "bfloat16"}).run(gang)
+    assert losses(rough) != losses(exact)
+    assert losses(rough) == pytest.approx(losses(exact), abs=0.05)

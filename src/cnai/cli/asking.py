@@ -21,10 +21,13 @@ def planned(out: Output, spec: RunSpec, *, yes: bool, dry_run: bool) -> Parallel
         SpecError: Nobody is there to ask.
         click.Abort: The user said no.
     """
+    from cnai.flows.here import check_is_here
     from cnai.flows.plan import plan_run
     from cnai.flows.shape import steps_of
 
     plan = plan_run(spec)
+    if not dry_run:
+        check_is_here(spec)
     if dry_run:
         out.record(to_dict(plan))
         show_plan(out, plan)

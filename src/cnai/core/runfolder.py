@@ -30,6 +30,9 @@ from cnai.core.errors import DataError, RunError
 from cnai.core.events import Event, event_line, parse_event
 from cnai.core.files import saving
 
+ATTEMPT_MARK = "=== attempt "
+"""Begins the line that an attempt writes first into each log; what stands before is older."""
+
 _STEP = re.compile(r"step-([0-9]+)")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cnai.core.runfolder import ATTEMPT_MARK
 from cnai.diagnose.diagnosis import LogLine
 
 TAIL_BYTES = 256 * 1024
@@ -13,7 +14,7 @@ _LINE_CHARACTERS = 2000
 
 
 def read_tail(path: Path, *, name: str | None = None) -> list[LogLine]:
-    """Return the last lines of a log with their numbers; empty when there is no log.
+    """Return the last lines of the newest attempt with their numbers; empty without a log.
 
     A first line that was cut in half is left out. Very long lines are shortened, control
     characters removed; bytes that are no text are replaced.
@@ -31,10 +32,12 @@ def read_tail(path: Path, *, name: str | None = None) -> list[LogLine]:
         lines, number = lines[1:], number + 1
     if lines and not lines[-1]:
         lines.pop()
-    return [
+    found = [
         LogLine(file=name or str(path), number=number + offset, text=_clean(line))
         for offset, line in enumerate(lines)
     ]
+    marks = [at for at, line in enumerate(found) if line.text.startswith(ATTEMPT_MARK)]
+    return found[marks[-1] + 1 :] if marks else found
 
 
 def _count_lines(handle: int, end: int) -> int:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from cnai.compress import open_source, quantize
 from cnai.core.artifact import Artifact
 from cnai.core.dataset import DatasetManifest
+from cnai.core.errors import DataError
 from cnai.core.llama_config import shape_from_config
 from cnai.core.runfolder import RunFolder
 from cnai.data import DatasetReader, PrepareOptions, open_store, prepare
@@ -38,6 +39,12 @@ def quantize_model(
         DataError: There is no model, or of a kind that is not read.
         AccuracyError: It lost more than allowed; `target` is as it was.
     """
+    if not source.exists():
+        raise DataError(
+            f"no model at `{source}`",
+            where=str(source),
+            hint="give a run folder, or a Llama folder in Hugging Face layout",
+        )
     run = RunFolder(source)
     if run.events.is_dir():
         folder, rows = _of_run(run, data, listener)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from cnai.cluster import LocalGang
 from cnai.cluster.ranks import Order, RankEnded
 from cnai.core.dataset import DatasetManifest
-from cnai.core.errors import Interrupted, RunError, SpecError, error_of
+from cnai.core.errors import Interrupted, RunError, error_of
 from cnai.core.events import (
     AttemptStarted,
     CheckpointRejected,
@@ -35,13 +35,14 @@ from cnai.core.runfolder import EventWriter, RunFolder, read_events
 from cnai.core.spec import RunSpec
 from cnai.diagnose import diagnose_run
 from cnai.flows.data import place_of
+from cnai.flows.here import check_is_here
 from cnai.flows.listener import Listener
 from cnai.flows.logs import tail
 from cnai.flows.machines import fleet_of
 from cnai.flows.shape import steps_of
 from cnai.flows.stopping import StopWish, stop_wishes
 from cnai.flows.worker_order import WorkerOrder
-from cnai.monitor import RunFollower, serve_metrics
+from cnai.monitor import DETECTORS, RunFollower, Tick, Watch, serve_metrics
 from cnai.schedule import allocate
 from cnai.train.manifest import newest_whole
 
@@ -85,12 +86,7 @@ def train_run(
         DataError: Every checkpoint is damaged.
         Interrupted: The user stopped it; a checkpoint was saved.
     """
-    if spec.resources.on != "local":
-        raise SpecError(
-            f"runs on `{spec.resources.on}` are not built yet",
-            where="resources.on",
-            hint="run on this machine with `--on local`",
-        )
+    check_is_here(spec)
     write_atomically(run.plan_file, encode_pretty(plan))
     allocation = allocate(
         run.name, Phase.TRAIN, plan.layout.ranks, fleet_of(spec), group=plan.layout.model
@@ -135,6 +131,7 @@ class Supervisor:
         self._wish = wish
         self._steps = steps_of(spec)
         self._follower = RunFollower(run)
+        self._watch_for = Watch.of(list(DETECTORS.values()))
         self._earlier = sum(isinstance(e, AttemptStarted) for e in read_events(run))
 
     def supervise(self, manifest: DatasetManifest) -> TrainResult:
@@ -202,14 +199,22 @@ class Supervisor:
         asked = 0
         while self._gang.living:
             bad += [end for end in self._gang.poll(_POLL_SECONDS) if end.code != 0]
-            self._listener.training(self._follower.progress())
+            self._observe()
             if bad:
                 return bad + self._end_victims()
             if self._wish.times > asked:
                 asked = self._wish.times
                 self._ask_to_stop(asked)
-        self._listener.training(self._follower.progress())
+        self._observe()
         return bad
+
+    def _observe(self) -> None:
+        """Show what is new to the detectors and the user, and keep what the detectors found."""
+        for event in (*self._follower.read(), Tick(time_unix=time.time())):
+            for finding in self._watch_for.update(event):
+                self._agent.write(finding)
+                self._listener.warn(f"{finding.detector}: {finding.message}")
+        self._listener.training(self._follower.progress())
 
     def _end_victims(self) -> list[RankEnded]:
         """Give the other ranks a moment to say what they saw, then end them."""

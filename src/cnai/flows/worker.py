@@ -108,6 +108,8 @@ def _module(
     spec: RunSpec, shape: DecoderShape | None, plan: ParallelPlan, ranks: Ranks
 ) -> nn.Module:
     if shape is not None:
-        return build_decoder(shape, plan, ranks, weights_of(spec, shape))
+        return build_decoder(
+            shape, plan, ranks, weights_of(spec, shape), precision=spec.train.precision
+        )
     torch.manual_seed(spec.train.seed)
     return user_module(spec.model.module or "").to(ranks.device)

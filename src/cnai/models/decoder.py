@@ -27,8 +27,17 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """Return the normed vectors, in the type of the input."""
-        return F.rms_norm(x_BTD, self.weight.shape, self.weight, self.eps)
+        """Return the normed vectors, in the type that the matrix products read.
+
+        Under autocast they are cast here, once; each projection would cast its own copy and keep
+        it for backward.
+        """
+        weight = self.weight.to(x_BTD.dtype)
+        normed_BTD = F.rms_norm(x_BTD, weight.shape, weight, self.eps)
+        kind = x_BTD.device.type
+        if torch.is_autocast_enabled(kind):
+            return normed_BTD.to(torch.get_autocast_dtype(kind))
+        return normed_BTD
 
 
 def rotary_table(shape: DecoderShape, length: int, device: torch.device) -> Tensor:

@@ -12,11 +12,11 @@ H heads, tensor-parallel size t and e bytes an element, a layer keeps
     gate, its SiLU, up, their product                    4 F x e / t
     log-sum of the scores                                H x 4 / t
 
-The sequence is not split between the norms. In bfloat16 the residual stream stays float32 and a
-norm's output is cast once (plain autocast casts it once for each of the five projections and would
-keep 3 D x 2 more). The output head's logits are gathered: one microbatch keeps them in e bytes and
-their log-probabilities in 4, and backward adds their gradient in 4. What the allocator loses comes
-on top; the planner keeps room for it.
+The sequence is not split between the norms. In bfloat16 the residual stream stays float32 (under
+full sharding it is bfloat16 too, which is not counted on) and a norm's output is cast once. The
+output head's logits are gathered: one microbatch keeps them in e bytes and their log-probabilities
+in 4, and backward adds their gradient in 4. What the allocator loses comes on top; the planner
+keeps room for it.
 """
 
 from __future__ import annotations
@@ -105,11 +105,22 @@ def stage_memory(request: PlanRequest, trial: Trial, stage: int, device: Device)
     gathered = _gathered_parameters(shape, trial, stage) if full else 0
     return Memory(
         weight_bytes=_weight_bytes(request, kept, gathered, full=full),
-        gradient_bytes=FLOAT * (kept + gathered // 2),
+        gradient_bytes=FLOAT * (kept + _gathered_gradients(trial, held, gathered)),
         optimizer_bytes=OPTIMIZER_BYTES[request.optimizer] * kept,
         activation_bytes=activation_bytes(request, trial, stage, device),
         overhead_bytes=device.overhead_bytes,
     )
+
+
+def _gathered_gradients(trial: Trial, held: int, gathered: int) -> int:
+    """Gradients that stand whole beside the kept ones under full sharding.
+
+    Without a pipeline they are scattered after every microbatch, a layer at a time; the schedules
+    of torch.distributed.pipelining scatter once, after the last.
+    """
+    if not gathered:
+        return 0
+    return held if trial.layout.pipeline > 1 else gathered // 2
 
 
 def _weight_bytes(request: PlanRequest, kept: int, gathered: int, *, full: bool) -> int:

@@ -22,6 +22,7 @@ from cnai.serve.assembler import Detokenizer, StopFinder
 from cnai.serve.generation import FinishReason, Piece, PromptTooLongError, Sampling
 
 END_OF_TEXT = "<|endoftext|>"
+_COLD = 1e-6  # below it the division overflows, and the likeliest token has all the probability
 _CONTEXT = 8  # tokens of the prompt that the first generated one is decoded with
 
 
@@ -146,10 +147,9 @@ def choose_token(logits_V: Tensor, sampling: Sampling, generator: torch.Generato
             f"the model's largest output is {top.item()}",
             hint="the weights are damaged or training diverged; serve another checkpoint",
         )
-    if sampling.temperature == 0:
+    if sampling.temperature < _COLD:
         return int(logits_V.argmax())
-    # With the largest at 0 a tiny temperature makes zeros and -inf, never NaN.
-    probs_V = torch.softmax((logits_V - top) / sampling.temperature, dim=-1)
+    probs_V = torch.softmax(logits_V / sampling.temperature, dim=-1)
     if sampling.top_p < 1:
         sorted_V, order_V = probs_V.sort(descending=True)
         before_V = sorted_V.cumsum(dim=-1) - sorted_V

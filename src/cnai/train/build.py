@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -26,19 +26,20 @@ from cnai.train.ranks import Ranks
 
 
 def build_decoder(
-    shape: DecoderShape, plan: ParallelPlan, ranks: Ranks, weights: Weights
+    shape: DecoderShape, plan: ParallelPlan, ranks: Ranks, weights: Weights, *, precision: str
 ) -> Decoder:
     """Return this rank's part of the decoder, split, sharded and filled.
 
     Args:
         weights: Gives the full initial tensor of a parameter by its name in the whole model.
+        precision: `float32` or `bfloat16`, the type in which sharded parameters are gathered.
     """
     stage = plan.stages[ranks.place.pipeline]
     with torch.device("meta"):
         part = Decoder(shape, first_layer=stage.first_layer, end_layer=stage.end_layer)
     split_over_model_axis(part, ranks)
     if plan.sharding is Sharding.FULL:
-        shard_over_data_axis(part, ranks)
+        shard_over_data_axis(part, ranks, precision=precision)
     part.to_empty(device=ranks.device)
     _tie(part)
     _fill(part, weights)
@@ -81,12 +82,19 @@ def split_over_model_axis(part: Decoder, ranks: Ranks) -> None:
     _tie(part)
 
 
-def shard_over_data_axis(part: Decoder, ranks: Ranks) -> None:
-    """Shard every parameter over the data axis (FSDP2), a group a layer and one for the rest."""
+def shard_over_data_axis(part: Decoder, ranks: Ranks, *, precision: str) -> None:
+    """Shard every parameter over the data axis (FSDP2), a group a layer and one for the rest.
+
+    In bfloat16 the layers are gathered and computed in it, and gradients are summed in float32.
+    Source: Zhao et al. 2023, arXiv 2304.11277.
+    """
     mesh = ranks.mesh["data"]
+    policy = MixedPrecisionPolicy()
+    if precision == "bfloat16":
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in part.layers.values():
-        fully_shard(layer, mesh=mesh)
-    fully_shard(part, mesh=mesh)
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    fully_shard(part, mesh=mesh, mp_policy=policy)
 
 
 def _tie(part: Decoder) -> None:

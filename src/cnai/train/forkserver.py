@@ -32,6 +32,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+from cnai.core.runfolder import ATTEMPT_MARK
+
 _PR_SET_PDEATHSIG = 1
 _STORE_SECONDS = 30.0
 
@@ -194,6 +196,7 @@ def _run_rank(order: dict[str, Any], context: RankContext, log: Path) -> int:
     os.dup2(nothing, 0)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
+    os.write(1, f"{ATTEMPT_MARK}{context.attempt}, process {os.getpid()}\n".encode())
     os.environ.update(order["environment"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     module, _, function = order["target"].partition(":")

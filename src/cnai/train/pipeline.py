@@ -47,18 +47,13 @@ class WholeModel:
         total = 0.0
         for index, piece in enumerate(tokens_RU.chunk(self._microbatches)):
             if isinstance(self._module, FSDPModule):
-                self._expect_last(self._module, index == self._microbatches - 1)
+                # Gradients are scattered after every micro-batch, so that none stands whole.
+                self._module.set_is_last_backward(index == self._microbatches - 1)
             with self._autocast():
                 loss = token_loss(self._module(piece[:, :-1]), piece[:, 1:]) / self._microbatches
             loss.backward()
             total += float(loss.detach())
         return total
-
-    @staticmethod
-    def _expect_last(module: FSDPModule, last: bool) -> None:
-        """Reduce gradients only after the last micro-batch."""
-        module.set_is_last_backward(last)
-        module.set_requires_gradient_sync(last)
 
 
 class StageOfPipeline:

@@ -99,7 +99,7 @@ def show_summary(out: Output, summary: RunSummary) -> None:
             )
     if summary.answer is not None:
         rows.append(["asked", summary.answer.prompt])
-        rows.append(["answered", summary.answer.text.strip()])
+        rows.append(["answered", " ".join(summary.answer.text.split())])
     rows.append(
         [
             "time",

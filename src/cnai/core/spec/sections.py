@@ -41,8 +41,9 @@ class Model(Section):
     kv_heads: Positive | None = None
     """Key and value heads (grouped-query attention); none = as many as `heads`."""
     ffn_width: Positive | None = None
-    """Inner size of the feed-forward part; none = 8/3 of `width`, rounded up to 32s."""
-    vocab: Annotated[int, Field(ge=256, le=LARGEST_INT)] = 4096
+    """Inner size of the feed-forward part; none = 8/3 of `width`, rounded up to a multiple
+    of 32."""
+    vocab: Annotated[int, Field(ge=257, le=LARGEST_INT)] = 4096
     """Tokens in the vocabulary, also the size of a tokenizer that is trained for the run."""
     sequence: Annotated[int, Field(ge=2, le=LARGEST_INT)] = 128
     """Tokens in a training sequence, and the longest context when serving."""
