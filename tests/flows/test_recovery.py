@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -11,7 +12,15 @@ import pytest
 
 from chain_case import curve, left_of, pids, reached, run_in, write_spec, write_texts
 from cnai import api
-from cnai.core.events import AttemptStarted, CheckpointSaved, RankFailed, RankLost, RunEnded
+from cnai.core.events import (
+    AttemptStarted,
+    CheckpointSaved,
+    Finding,
+    RankFailed,
+    RankLost,
+    RunEnded,
+    StepDone,
+)
 from cnai.core.runfolder import read_events
 
 pytestmark = [pytest.mark.slow, pytest.mark.dist]
@@ -209,3 +218,14 @@ def test_a_rank_that_meets_broken_data_ends_the_run_without_a_restart(ai_cli, fi
     assert "Traceback" not in ran.err
     assert len(of(AttemptStarted, finished)) == 2
     assert {event.code for event in of(RankFailed, finished)} == {"data"}
+
+
+def test_a_finding_of_an_earlier_command_is_not_told_again(ai_cli, finished):
+    last = [event for event in of(StepDone, finished) if event.rank == 0][-1]
+    with finished.writer("rank-0") as writer:
+        writer.write(replace(last, loss=float("nan")))
+    shutil.rmtree(finished.checkpoint(8))
+    ran = ai_cli(*TRAIN)
+    assert ran.code == 0, ran.err
+    assert "nonfinite" not in ran.err
+    assert of(Finding, finished) == []

@@ -132,7 +132,11 @@ class Supervisor:
         self._steps = steps_of(spec)
         self._follower = RunFollower(run)
         self._watch_for = Watch.of(list(DETECTORS.values()))
-        self._earlier = sum(isinstance(e, AttemptStarted) for e in read_events(run))
+        # What earlier commands lived through teaches the detectors, but was told by them.
+        before = self._follower.read()
+        for event in before:
+            self._watch_for.update(event)
+        self._earlier = sum(isinstance(e, AttemptStarted) for e in before)
 
     def supervise(self, manifest: DatasetManifest) -> TrainResult:
         """Start attempts until one reaches the last step."""
