@@ -101,7 +101,9 @@ class Checkpoints:
             DataError: The checkpoint cannot be read or belongs to another model.
         """
         folder = self._run.checkpoint(step)
-        with reading(folder):
+        # What a rank cannot read comes as a CheckpointException; any other error is the loss of a
+        # peer in the middle of it, after which the run is started again.
+        with reading(folder, CheckpointException):
             dcp.load(state, checkpoint_id=folder)
 
 
@@ -118,7 +120,8 @@ def load_weights(folder: Path, sizes: Mapping[str, Sequence[int]]) -> dict[str, 
     state: dict[str, Any] = {
         "model": {name: torch.empty(tuple(size)) for name, size in sizes.items()}
     }
-    with reading(folder), warnings.catch_warnings():
+    alone = (CheckpointException, RuntimeError, ValueError, OSError, EOFError)
+    with reading(folder, *alone), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         dcp.load(state, checkpoint_id=folder, no_dist=True)
     weights: dict[str, Tensor] = state["model"]
@@ -126,11 +129,11 @@ def load_weights(folder: Path, sizes: Mapping[str, Sequence[int]]) -> dict[str, 
 
 
 @contextmanager
-def reading(folder: Path) -> Iterator[None]:
-    """Turn the library's errors into one that names the checkpoint."""
+def reading(folder: Path, *kinds: type[BaseException]) -> Iterator[None]:
+    """Turn the library's errors of these kinds into one that names the checkpoint."""
     try:
         yield
-    except (CheckpointException, RuntimeError, ValueError, OSError, EOFError) as failure:
+    except kinds as failure:
         raise DataError(
             f"cannot read the checkpoint: {_first_line(failure)}",
             where=str(folder),
