@@ -82,6 +82,7 @@ class Case:
     """One run of the case.
 
     Attributes:
+        shape: Fields of the shape that differ.
         kill: (rank, step) that dies by SIGKILL in the middle of that step.
     """
 
@@ -89,6 +90,7 @@ class Case:
     plan: ParallelPlan
     steps: int = 4
     tied: bool = True
+    shape: dict[str, Any] = field(default_factory=dict)
     train: dict[str, Any] = field(default_factory=dict)
     checkpoint_every: int = 2
     attempt: int = 0
@@ -101,7 +103,7 @@ class Case:
             "folder": str(self.folder),
             "plan": to_dict(self.plan),
             "steps": self.steps,
-            "tied": self.tied,
+            "shape": {"tied_head": self.tied, **self.shape},
             "train": {"warmup_steps": 0, **self.train},
             "checkpoint_every": self.checkpoint_every,
             "resume_step": self.resume_step,
@@ -179,7 +181,7 @@ def train_rank(context: Any) -> int:
 
     asked = context.payload
     plan = convert(ParallelPlan, asked["plan"], where="payload")
-    shape = replace(SHAPE, tied_head=asked["tied"])
+    shape = replace(SHAPE, **asked["shape"])
     run = RunFolder(Path(asked["folder"]))
     with (
         joined(

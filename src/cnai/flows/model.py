@@ -44,7 +44,8 @@ def trained(spec: RunSpec, run: RunFolder, step: int) -> nn.Module:
 def weights_of(spec: RunSpec, shape: DecoderShape) -> Weights:
     """Return where the initial weights come from: a model folder, or the seed."""
     if spec.model.huggingface is not None:
-        return HuggingFaceWeights(Path(spec.model.huggingface)).tensor
+        folder = Path(spec.model.huggingface)
+        return HuggingFaceWeights(folder, sequence=spec.model.sequence).tensor
     return initial_weights(shape, spec.train.seed)
 
 

@@ -1,4 +1,4 @@
-"""A decoder in the layout of a Hugging Face Llama folder: names, reading, writing."""
+"""A decoder in the layout of a Hugging Face folder: names, reading, writing."""
 
 from __future__ import annotations
 
@@ -60,19 +60,23 @@ def parameter_name(theirs: str) -> str | None:
 
 
 class HuggingFaceWeights:
-    """The parameters of a Llama folder, read one by one when they are asked for.
+    """The parameters of a model folder, read one by one when they are asked for.
 
     Plain weights may be float32, bfloat16 or float16; packed INT8 ones are dequantized.
 
+    Args:
+        folder: The folder.
+        sequence: Longest sequence that the model is used at; None = what it was made for.
+
     Raises:
-        DataError: The folder is no readable Llama, see `core.llama_config`.
+        DataError: The folder holds no model that is read, see `core.llama_config`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, sequence: int | None = None) -> None:
         self.folder = folder
         config = read_config(folder)
         where = str(folder / CONFIG_FILE)
-        self.shape = shape_of(config, where=where)
+        self.shape = shape_of(config, where=where, sequence=sequence)
         self.packed = is_packed(config, where=where)
         self._sizes = parameter_sizes(self.shape)
         self._files = tensor_files(folder)
@@ -163,10 +167,10 @@ def _damaged(file: Path, error: Exception) -> DataError:
 
 
 def load_decoder(folder: Path) -> Decoder:
-    """Load a plain or packed Llama folder as a float32 decoder on the CPU, in evaluation mode.
+    """Load a plain or packed folder as a float32 decoder on the CPU, in evaluation mode.
 
     Raises:
-        DataError: The folder is no readable Llama, or is damaged.
+        DataError: The folder holds no model that is read, or is damaged.
     """
     weights = HuggingFaceWeights(folder)
     with torch.device("meta"):
@@ -180,7 +184,7 @@ def load_decoder(folder: Path) -> Decoder:
 def save_model(
     folder: Path, shape: DecoderShape, state: Mapping[str, Tensor], tokenizer_json: bytes
 ) -> None:
-    """Write a float32 Llama folder that transformers loads.
+    """Write a float32 folder that transformers loads.
 
     The caller gives a temporary folder (`core.files.folder_atomically`).
 

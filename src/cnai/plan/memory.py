@@ -3,12 +3,13 @@
 Activations follow Korthikanti et al. 2022, arXiv 2205.05198, section 4, taken anew for this
 decoder: RMSNorm and SwiGLU, no dropout, nothing recomputed, and an attention kernel that keeps no
 matrix of scores (one number a head and token instead). For one token, with width D, inner width F,
-H heads, tensor-parallel size t and e bytes an element, a layer keeps
+H heads of width K, G key-value heads, tensor-parallel size t and e bytes an element, a layer keeps
 
     residual stream before each of the two norms         2 D x 4    on every rank
     unscaled output of each norm, unless it is fused     2 D x 4    on every rank
     scaled output of each norm, read by the projections  2 D x e    on every rank
-    queries, keys, values (widened to H heads), output   4 D x e / t
+    queries, keys, values (widened to H heads), output   4 H K x e / t
+    normed queries and keys, if the model has them       as those of a norm, / t
     gate, its SiLU, up, their product                    4 F x e / t
     log-sum of the scores                                H x 4 / t
 
@@ -65,8 +66,7 @@ def _parameters(shape: DecoderShape, trial: Trial, stage: int, *, model_size: in
 
 def layer_share(shape: DecoderShape, model_size: int) -> int:
     """Parameters of a split layer on one rank; the norms are on every rank."""
-    matrices = shape.attention_parameters + shape.ffn_parameters
-    return matrices // model_size + 2 * shape.width
+    return (shape.layer_parameters - shape.norm_parameters) // model_size + shape.norm_parameters
 
 
 def edge_parameters(shape: DecoderShape, trial: Trial, stage: int, model_size: int) -> int:
@@ -172,7 +172,9 @@ def layer_activation_bytes(
 ) -> int:
     """Bytes that a layer keeps for one token; the table at the head of this page."""
     norm = FLOAT + element + (0 if device.fused_norm else FLOAT)
-    split = 4 * (shape.width + shape.ffn_width) * element + FLOAT * shape.heads
+    split = 4 * (shape.query_width + shape.ffn_width) * element + FLOAT * shape.heads
+    if shape.qk_norm:
+        split += norm * (shape.query_width + shape.kv_width)
     return 2 * norm * shape.width + split // model_size
 
 

@@ -131,6 +131,7 @@ class Trainer:
 
     def _reduce_gradients(self) -> None:
         """Make every copy of a parameter see the gradient of the whole batch."""
+        self._ranks.add_partial([s.local_gradient() for s in self._shards if s.is_partial])
         if self._job.plan.sharding is Sharding.NONE:
             self._ranks.average([shard.local_gradient() for shard in self._shards])
         tied = [s.local_gradient() for s in self._shards if s.name == "embedding.weight"]

@@ -35,7 +35,7 @@ class Model(Section):
     layers: Positive = 4
     """Transformer layers."""
     width: Positive = 128
-    """Hidden size; must divide by `heads`."""
+    """Hidden size; must divide by `heads` unless `head_width` is given."""
     heads: Positive = 4
     """Query heads of attention."""
     kv_heads: Positive | None = None
@@ -53,8 +53,15 @@ class Model(Section):
     """Added to the mean square in RMSNorm."""
     tied_head: bool = True
     """Whether the output head shares the embedding's weight."""
+    head_width: Positive | None = None
+    """Size of one head of attention; none = `width` over `heads`."""
+    attention_bias: bool = False
+    """Whether queries, keys and values have a bias, as in Qwen2."""
+    qk_norm: bool = False
+    """Whether queries and keys are normed head by head, as in Qwen3."""
     huggingface: str | None = None
-    """Folder with a Llama model in Hugging Face layout to start from; it fixes the shape."""
+    """Folder with a Llama, Mistral, Qwen2 or Qwen3 model in Hugging Face layout to start from; it
+    fixes the shape."""
     module: str | None = None
     """`package.module:function` that returns a torch module from tokens (batch, sequence) to
     logits (batch, sequence, vocab); data parallel only."""
@@ -62,6 +69,7 @@ class Model(Section):
     def shape(self) -> DecoderShape:
         """Return the decoder's shape with every default worked out."""
         ffn_width = self.ffn_width or 32 * math.ceil(self.width * 8 / 3 / 32)
+        fills_width = self.head_width is None or self.head_width * self.heads == self.width
         return DecoderShape(
             layers=self.layers,
             width=self.width,
@@ -73,6 +81,9 @@ class Model(Section):
             rope_theta=self.rope_theta,
             norm_eps=self.norm_eps,
             tied_head=self.tied_head,
+            attention_bias=self.attention_bias,
+            qk_norm=self.qk_norm,
+            head_size=None if fills_width else self.head_width,
         )
 
 
