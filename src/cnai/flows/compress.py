@@ -24,8 +24,13 @@ def export_run(
     store: BlobStore,
     *,
     step: int | None = None,
+    target: Path | None = None,
 ) -> Artifact:
     """Write a checkpoint as a model folder in Hugging Face layout, with its tokenizer.
+
+    Args:
+        step: Its step; None = the newest.
+        target: The folder; None = `artifacts/model` of the run.
 
     Raises:
         DataError: There is no checkpoint, it is damaged, or the model is no decoder.
@@ -35,7 +40,7 @@ def export_run(
     chosen = checkpoint_step(run, step)
     checkpoint = run.checkpoint(chosen)
     return export(
-        run.artifacts / "model",
+        target or run.artifacts / "model",
         shape,
         load_weights(checkpoint, parameter_sizes(shape)),
         store.get(manifest.tokenizer),

@@ -45,7 +45,7 @@ def weights_of(spec: RunSpec, shape: DecoderShape) -> Weights:
     """Return where the initial weights come from: a model folder, or the seed."""
     if spec.model.huggingface is not None:
         folder = Path(spec.model.huggingface)
-        return HuggingFaceWeights(folder, sequence=spec.model.sequence).tensor
+        return HuggingFaceWeights(folder, sequence=spec.model.sequence)
     return initial_weights(shape, spec.train.seed)
 
 

@@ -7,7 +7,7 @@ the files of a run: parallelism is applied from outside, in `train`.
 
 from cnai.models.decoder import Decoder, KeyValueCache
 from cnai.models.huggingface import HuggingFaceWeights, load_decoder, save_model
-from cnai.models.initialise import Weights, fill, initial_weights, parameter_sizes
+from cnai.models.initialise import SlicedWeights, Weights, fill, initial_weights, parameter_sizes
 from cnai.models.loss import token_loss, token_losses
 from cnai.models.perplexity import bits_per_byte, perplexity, sequence_losses
 
@@ -15,6 +15,7 @@ __all__ = [
     "Decoder",
     "HuggingFaceWeights",
     "KeyValueCache",
+    "SlicedWeights",
     "Weights",
     "bits_per_byte",
     "fill",

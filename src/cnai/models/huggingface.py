@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,18 +88,44 @@ class HuggingFaceWeights:
         Raises:
             DataError: The tensor is missing, of another size or type, or its file is damaged.
         """
-        if self.shape.tied_head and name == "head.weight":
-            name = "embedding.weight"
+        name = self._held(name)
         stored = huggingface_name(name)
         tensor = self._unpacked(stored) if stored + PACKED in self._files else self._read(stored)
-        if not tensor.is_floating_point() or tuple(tensor.shape) != self._sizes[name]:
+        self._check(name, str(tensor.dtype), tensor.shape, is_float=tensor.is_floating_point())
+        return tensor.float()
+
+    __call__ = tensor
+
+    def part(self, name: str, index: tuple[slice, ...]) -> Tensor:
+        """Return the float32 numbers of a parameter at a slice of each axis, reading only these.
+
+        Raises:
+            DataError: As in `tensor`.
+        """
+        name = self._held(name)
+        stored = huggingface_name(name)
+        if stored + PACKED in self._files:
+            return self.tensor(name)[index]
+        with self._opened(stored) as file:
+            lazy = file.get_slice(stored)
+            kind = lazy.get_dtype()
+            self._check(name, kind, lazy.get_shape(), is_float="F" in kind)
+            tensor: Tensor = lazy[index]
+        return tensor.float()
+
+    def _held(self, name: str) -> str:
+        """Return the parameter under which a name is stored."""
+        tied = self.shape.tied_head and name == "head.weight"
+        return "embedding.weight" if tied else name
+
+    def _check(self, name: str, kind: str, size: Sequence[int], *, is_float: bool) -> None:
+        if not is_float or tuple(size) != self._sizes[name]:
             raise DataError(
-                f"`{stored}` is {tensor.dtype} of {tuple(tensor.shape)}; config.json asks for "
+                f"`{huggingface_name(name)}` is {kind} of {tuple(size)}; config.json asks for "
                 f"floats of {self._sizes[name]}",
                 where=str(self.folder),
                 hint="config.json and the weights belong to different models; fetch both again",
             )
-        return tensor.float()
 
     def _unpacked(self, stored: str) -> Tensor:
         rows, columns = (int(size) for size in self._read(stored + SIZE))
@@ -113,6 +140,13 @@ class HuggingFaceWeights:
         return unpack(packed, scale, columns)
 
     def _read(self, stored: str) -> Tensor:
+        with self._opened(stored) as file:
+            tensor: Tensor = file.get_tensor(stored)
+        return tensor
+
+    @contextmanager
+    def _opened(self, stored: str) -> Iterator[Any]:
+        """Open the file that holds a tensor."""
         file = self._files.get(stored)
         if file is None:
             raise DataError(
@@ -123,10 +157,9 @@ class HuggingFaceWeights:
             )
         try:
             with safe_open(file, framework="pt") as opened:
-                tensor: Tensor = opened.get_tensor(stored)
+                yield opened
         except (SafetensorError, OSError) as error:
             raise _damaged(file, error) from error
-        return tensor
 
 
 def tensor_files(folder: Path) -> dict[str, Path]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,22 @@ from cnai.core.shape import DecoderShape
 from cnai.models.decoder import Decoder
 
 Weights = Callable[[str], Tensor]
+"""From a parameter's name in the whole model to its whole tensor."""
+
+
+@runtime_checkable
+class SlicedWeights(Protocol):
+    """Weights that can read a part of a tensor without the rest."""
+
+    def __call__(self, name: str) -> Tensor:
+        """Return a whole tensor."""
+        ...
+
+    def part(self, name: str, index: tuple[slice, ...]) -> Tensor:
+        """Return the numbers of a tensor at a slice of each axis."""
+        ...
+
+
 _RESIDUAL_OUTPUTS = ("attention.o_proj.weight", "ffn.down_proj.weight")
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -21,7 +22,7 @@ from torch.distributed.tensor.parallel import (
 
 from cnai.core.layout import ParallelPlan, Sharding
 from cnai.core.shape import DecoderShape
-from cnai.models import Decoder, Weights
+from cnai.models import Decoder, SlicedWeights, Weights
 from cnai.train.ranks import Ranks
 
 
@@ -31,7 +32,8 @@ def build_decoder(
     """Return this rank's part of the decoder, split, sharded and filled.
 
     Args:
-        weights: Gives the full initial tensor of a parameter by its name in the whole model.
+        weights: Gives the full initial tensor of a parameter by its name in the whole model; from
+            weights that can be sliced, only what this rank holds is read.
         precision: `float32` or `bfloat16`, the type in which sharded parameters are gathered.
     """
     stage = plan.stages[ranks.place.pipeline]
@@ -105,12 +107,21 @@ def _tie(part: Decoder) -> None:
 
 @torch.no_grad()
 def _fill(module: nn.Module, weights: Weights) -> None:
-    """Give every parameter its slice of the full tensor of its name."""
+    """Give every parameter its slice of the full tensor of its name; nothing is sent."""
     for name, parameter in module.named_parameters():
-        full = weights(name).to(device=parameter.device, dtype=parameter.dtype)
-        if isinstance(parameter, DTensor):
-            # No source rank: each rank slices its own copy, nothing is sent.
-            full = distribute_tensor(
-                full, parameter.device_mesh, parameter.placements, src_data_rank=None
-            )
-        parameter.copy_(full)
+        if not isinstance(parameter, DTensor):
+            parameter.copy_(weights(name))
+            continue
+        index = held_index(parameter)
+        if isinstance(weights, SlicedWeights):
+            parameter.to_local().copy_(weights.part(name, index))
+        else:
+            parameter.to_local().copy_(weights(name)[index])
+
+
+def held_index(parameter: DTensor) -> tuple[slice, ...]:
+    """Return the slice of each axis of the whole tensor that this rank holds."""
+    size, offset = compute_local_shape_and_global_offset(
+        parameter.shape, parameter.device_mesh, parameter.placements
+    )
+    return tuple(slice(first, first + n) for first, n in zip(offset, size, strict=True))
