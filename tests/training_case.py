@@ -83,6 +83,7 @@ class Case:
 
     Attributes:
         shape: Fields of the shape that differ.
+        folder_of_weights: A model folder to start from, which fixes the shape.
         kill: (rank, step) that dies by SIGKILL in the middle of that step.
     """
 
@@ -96,6 +97,7 @@ class Case:
     attempt: int = 0
     resume_step: int = 0
     kill: tuple[int, int] | None = None
+    folder_of_weights: Path | None = None
 
     def start(self, gang: LocalGang) -> RunFolder:
         run = RunFolder.create(self.folder)
@@ -108,6 +110,7 @@ class Case:
             "checkpoint_every": self.checkpoint_every,
             "resume_step": self.resume_step,
             "kill": self.kill,
+            "weights": str(self.folder_of_weights) if self.folder_of_weights else None,
         }
         gang.start(
             Order(
@@ -173,7 +176,7 @@ def train_rank(context: Any) -> int:
     """Be one rank of the case."""
     from dataclasses import replace
 
-    from cnai.models.initialise import initial_weights
+    from cnai.models import AdaptedWeights, HuggingFaceWeights, Weights, initial_weights
     from cnai.train.build import build_decoder
     from cnai.train.checkpoint import Checkpoints
     from cnai.train.loop import Trainer, TrainJob, train
@@ -182,6 +185,15 @@ def train_rank(context: Any) -> int:
     asked = context.payload
     plan = convert(ParallelPlan, asked["plan"], where="payload")
     shape = replace(SHAPE, **asked["shape"])
+    weights: Weights = initial_weights(shape, 0)
+    if asked["weights"]:
+        weights = HuggingFaceWeights(Path(asked["weights"]))
+        shape = weights.shape
+    adapters = Train(**asked["train"]).lora.adapters()
+    base = None
+    if adapters is not None:
+        base = "the case"
+        weights = AdaptedWeights(weights, shape, adapters, 0)
     run = RunFolder(Path(asked["folder"]))
     with (
         joined(
@@ -205,10 +217,10 @@ def train_rank(context: Any) -> int:
             update_ratio_every=1,
         )
         part = build_decoder(
-            shape, plan, ranks, initial_weights(shape, 0), precision=settings.precision
+            shape, plan, ranks, weights, precision=settings.precision, adapters=adapters
         )
         trainer = Trainer(job, ranks, part)
-        checkpoints = Checkpoints(run, ranks, keep=2, plan_digest=plan.digest)
+        checkpoints = Checkpoints(run, ranks, keep=2, plan_digest=plan.digest, base=base)
         writer.write(
             RankReady(
                 time_unix=time.time(),
@@ -217,6 +229,8 @@ def train_rank(context: Any) -> int:
                 pid=os.getpid(),
                 host="localhost",
                 parameters=trainer.parameters,
+                trainable=trainer.trainable,
+                frozen=trainer.frozen,
             )
         )
 

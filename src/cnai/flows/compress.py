@@ -12,9 +12,8 @@ from cnai.core.dataset import DatasetManifest
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec
 from cnai.flows.evaluate import checkpoint_step, validation_rows
+from cnai.flows.model import trained_state
 from cnai.flows.shape import shape_of
-from cnai.models import parameter_sizes
-from cnai.train.checkpoint import load_weights
 
 
 def export_run(
@@ -42,7 +41,7 @@ def export_run(
     return export(
         target or run.artifacts / "model",
         shape,
-        load_weights(checkpoint, parameter_sizes(shape)),
+        trained_state(spec, shape, checkpoint),
         store.get(manifest.tokenizer),
         source=str(checkpoint.relative_to(run.root)),
     )

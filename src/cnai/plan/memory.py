@@ -22,6 +22,7 @@ keeps room for it.
 
 from __future__ import annotations
 
+from cnai.core.adapters import Adapters
 from cnai.core.layout import Memory, Sharding
 from cnai.core.shape import DecoderShape
 from cnai.plan.devices import Device
@@ -100,16 +101,30 @@ def stage_memory(request: PlanRequest, trial: Trial, stage: int, device: Device)
             overhead_bytes=device.overhead_bytes,
         )
     held = rank_parameters(shape, trial, stage)
+    trained = held
+    if request.adapters is not None:
+        trained = adapter_parameters(request.adapters, shape, trial, stage)
+        held += trained
     full = trial.sharding is Sharding.FULL and trial.layout.data > 1
-    kept = -(-held // trial.layout.data) if full else held
+    copies = trial.layout.data if full else 1
+    kept, changed = -(-held // copies), -(-trained // copies)
     gathered = _gathered_parameters(shape, trial, stage) if full else 0
+    whole = _gathered_gradients(trial, trained, min(gathered, trained))
     return Memory(
         weight_bytes=_weight_bytes(request, kept, gathered, full=full),
-        gradient_bytes=FLOAT * (kept + _gathered_gradients(trial, held, gathered)),
-        optimizer_bytes=OPTIMIZER_BYTES[request.optimizer] * kept,
+        gradient_bytes=FLOAT * (changed + whole),
+        optimizer_bytes=OPTIMIZER_BYTES[request.optimizer] * changed,
         activation_bytes=activation_bytes(request, trial, stage, device),
         overhead_bytes=device.overhead_bytes,
     )
+
+
+def adapter_parameters(adapters: Adapters, shape: DecoderShape, trial: Trial, stage: int) -> int:
+    """Parameters of the adapters that one rank of a stage holds."""
+    split = trial.split_layers(stage)
+    whole = trial.layers(stage) - split
+    one, part = (adapters.layer_parameters(shape, size) for size in (1, trial.layout.model))
+    return whole * one + split * part
 
 
 def _gathered_gradients(trial: Trial, held: int, gathered: int) -> int:

@@ -73,7 +73,7 @@ def local_of(tensor: Tensor) -> Tensor:
 
 
 def shards_of(module: nn.Module, ranks: Ranks) -> list[Shard]:
-    """List the parameters of this rank's part, each once."""
+    """List the trained parameters of this rank's part, each once; frozen ones are left out."""
     return [
         Shard(
             name,
@@ -83,6 +83,7 @@ def shards_of(module: nn.Module, ranks: Ranks) -> list[Shard]:
             _is_partial(name, ranks),
         )
         for name, parameter in module.named_parameters()
+        if parameter.requires_grad
     ]
 
 

@@ -19,9 +19,7 @@ from cnai.cli.output import Output
     ],
 )
 @run_argument
-@click.option(
-    "--output", required=True, type=click.Path(path_type=Path), help="Folder to write."
-)
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder to write.")
 @click.option("--step", type=click.IntRange(min=1), help="Checkpoint to write; the newest else.")
 def verb(out: Output, run: Path, output: Path, step: int | None) -> None:
     """Write a checkpoint of a run as a model folder in Hugging Face layout.

@@ -273,6 +273,26 @@ def one_length_of_training(asked: Asked) -> Iterator[Mistake]:
         )
 
 
+def adapters_have_targets(asked: Asked) -> Iterator[Mistake]:
+    """Adapters stand beside known matrices of a decoder, each once."""
+    lora = asked.spec.train.lora
+    if not lora.rank:
+        return
+    if asked.spec.model.module is not None:
+        yield Mistake(
+            ("train.lora.rank",),
+            f"`train.lora.rank` is {lora.rank}, but a model from `model.module` has no matrices "
+            "that are known by name",
+            "remove `train.lora`, or describe the model by its shape",
+        )
+    if not lora.targets or len(set(lora.targets)) != len(lora.targets):
+        yield Mistake(
+            ("train.lora.targets",),
+            f"`train.lora.targets` is {list(lora.targets)}",
+            "name at least one matrix, each once, for instance [q_proj, v_proj]",
+        )
+
+
 def memory_is_a_size(asked: Asked) -> Iterator[Mistake]:
     """`resources.device_memory` reads as bytes."""
     text = asked.spec.resources.device_memory
@@ -301,6 +321,7 @@ RULES: tuple[Rule, ...] = (
     sizes_make_the_ranks,
     batch_divides,
     one_length_of_training,
+    adapters_have_targets,
     memory_is_a_size,
 )
 

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cnai.core.adapters import Adapters
 from cnai.core.shape import DecoderShape
 
 SPEC_VERSION = 1
@@ -148,6 +149,25 @@ class Parallel(Section):
     pipeline_parallel: PipelineParallel = PipelineParallel()
 
 
+class Lora(Section):
+    """Training of low-rank adapters beside frozen weights (LoRA) instead of the weights."""
+
+    rank: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 0
+    """Inner size of the adapters; 0 = the weights themselves are trained."""
+    alpha: Annotated[float, Field(gt=0)] = 16.0
+    """Scale of what the adapters add, times `rank`."""
+    targets: tuple[
+        Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], ...
+    ] = ("q_proj", "v_proj")
+    """Matrices of every layer that get adapters."""
+
+    def adapters(self) -> Adapters | None:
+        """Return what is trained beside the frozen weights; None = the weights are trained."""
+        if not self.rank:
+            return None
+        return Adapters(rank=self.rank, alpha=self.alpha, targets=self.targets)
+
+
 class Train(Section):
     """The training itself."""
 
@@ -180,6 +200,7 @@ class Train(Section):
     """Number format of the matrix products; weights and optimizer stay in float32."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the initial weights and of the order of the data."""
+    lora: Lora = Lora()
     max_restarts: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 3
     """How often a run may be started again after it lost a rank."""
     timeout_seconds: Positive = 300
