@@ -82,6 +82,8 @@ class Case:
     """One run of the case.
 
     Attributes:
+        shape: Fields of the shape that differ.
+        folder_of_weights: A model folder to start from, which fixes the shape.
         kill: (rank, step) that dies by SIGKILL in the middle of that step.
     """
 
@@ -89,11 +91,13 @@ class Case:
     plan: ParallelPlan
     steps: int = 4
     tied: bool = True
+    shape: dict[str, Any] = field(default_factory=dict)
     train: dict[str, Any] = field(default_factory=dict)
     checkpoint_every: int = 2
     attempt: int = 0
     resume_step: int = 0
     kill: tuple[int, int] | None = None
+    folder_of_weights: Path | None = None
 
     def start(self, gang: LocalGang) -> RunFolder:
         run = RunFolder.create(self.folder)
@@ -101,11 +105,12 @@ class Case:
             "folder": str(self.folder),
             "plan": to_dict(self.plan),
             "steps": self.steps,
-            "tied": self.tied,
+            "shape": {"tied_head": self.tied, **self.shape},
             "train": {"warmup_steps": 0, **self.train},
             "checkpoint_every": self.checkpoint_every,
             "resume_step": self.resume_step,
             "kill": self.kill,
+            "weights": str(self.folder_of_weights) if self.folder_of_weights else None,
         }
         gang.start(
             Order(
@@ -171,7 +176,7 @@ def train_rank(context: Any) -> int:
     """Be one rank of the case."""
     from dataclasses import replace
 
-    from cnai.models.initialise import initial_weights
+    from cnai.models import AdaptedWeights, HuggingFaceWeights, Weights, initial_weights
     from cnai.train.build import build_decoder
     from cnai.train.checkpoint import Checkpoints
     from cnai.train.loop import Trainer, TrainJob, train
@@ -179,7 +184,16 @@ def train_rank(context: Any) -> int:
 
     asked = context.payload
     plan = convert(ParallelPlan, asked["plan"], where="payload")
-    shape = replace(SHAPE, tied_head=asked["tied"])
+    shape = replace(SHAPE, **asked["shape"])
+    weights: Weights = initial_weights(shape, 0)
+    if asked["weights"]:
+        weights = HuggingFaceWeights(Path(asked["weights"]))
+        shape = weights.shape
+    adapters = Train(**asked["train"]).lora.adapters()
+    base = None
+    if adapters is not None:
+        base = "the case"
+        weights = AdaptedWeights(weights, shape, adapters, 0)
     run = RunFolder(Path(asked["folder"]))
     with (
         joined(
@@ -203,10 +217,10 @@ def train_rank(context: Any) -> int:
             update_ratio_every=1,
         )
         part = build_decoder(
-            shape, plan, ranks, initial_weights(shape, 0), precision=settings.precision
+            shape, plan, ranks, weights, precision=settings.precision, adapters=adapters
         )
         trainer = Trainer(job, ranks, part)
-        checkpoints = Checkpoints(run, ranks, keep=2, plan_digest=plan.digest)
+        checkpoints = Checkpoints(run, ranks, keep=2, plan_digest=plan.digest, base=base)
         writer.write(
             RankReady(
                 time_unix=time.time(),
@@ -215,6 +229,8 @@ def train_rank(context: Any) -> int:
                 pid=os.getpid(),
                 host="localhost",
                 parameters=trainer.parameters,
+                trainable=trainer.trainable,
+                frozen=trainer.frozen,
             )
         )
 

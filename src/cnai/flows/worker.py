@@ -24,7 +24,7 @@ from cnai.core.shape import DecoderShape
 from cnai.core.spec import RunSpec
 from cnai.flows.data import reader_of
 from cnai.flows.folder import spec_of
-from cnai.flows.model import user_module, weights_of
+from cnai.flows.model import base_of, first_weights, user_module
 from cnai.flows.shape import shape_of, steps_of
 from cnai.flows.worker_order import WorkerOrder
 from cnai.train.build import build_decoder
@@ -98,9 +98,17 @@ def _train(
                 pid=os.getpid(),
                 host=socket.gethostname(),
                 parameters=trainer.parameters,
+                trainable=trainer.trainable,
+                frozen=trainer.frozen,
             )
         )
-        checkpoints = Checkpoints(run, ranks, keep=spec.checkpoint.keep, plan_digest=plan.digest)
+        checkpoints = Checkpoints(
+            run,
+            ranks,
+            keep=spec.checkpoint.keep,
+            plan_digest=plan.digest,
+            base=base_of(spec, shape) if shape is not None else None,
+        )
         train(job, trainer, reader, checkpoints, record)
 
 
@@ -109,7 +117,12 @@ def _module(
 ) -> nn.Module:
     if shape is not None:
         return build_decoder(
-            shape, plan, ranks, weights_of(spec, shape), precision=spec.train.precision
+            shape,
+            plan,
+            ranks,
+            first_weights(spec, shape),
+            precision=spec.train.precision,
+            adapters=spec.train.lora.adapters(),
         )
     torch.manual_seed(spec.train.seed)
     return user_module(spec.model.module or "").to(ranks.device)

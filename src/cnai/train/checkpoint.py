@@ -30,7 +30,14 @@ from cnai.core.events import CheckpointSaved
 from cnai.core.files import publish_folder, saving, sync_folder, write_atomically, write_error
 from cnai.core.records import encode_pretty
 from cnai.core.runfolder import RunFolder
-from cnai.train.manifest import MANIFEST, CheckpointManifest, list_files, verify_checkpoint
+from cnai.train.manifest import (
+    MANIFEST,
+    CheckpointManifest,
+    check_base,
+    list_files,
+    read_manifest,
+    verify_checkpoint,
+)
 from cnai.train.ranks import Ranks
 from cnai.train.shards import local_of
 
@@ -40,11 +47,20 @@ State = dict[str, dict[str, Tensor]]
 class Checkpoints:
     """The checkpoints of one run, as one rank sees them."""
 
-    def __init__(self, run: RunFolder, ranks: Ranks, *, keep: int, plan_digest: str) -> None:
+    def __init__(
+        self,
+        run: RunFolder,
+        ranks: Ranks,
+        *,
+        keep: int,
+        plan_digest: str,
+        base: str | None = None,
+    ) -> None:
         self._run = run
         self._ranks = ranks
         self._keep = keep
         self._plan_digest = plan_digest
+        self._base = base
 
     def save(self, step: int, state: State) -> CheckpointSaved | None:
         """Write a checkpoint; every rank calls this at the same step.
@@ -79,7 +95,10 @@ class Checkpoints:
             return None
         with saving(target):
             manifest = CheckpointManifest(
-                step=step, plan_digest=self._plan_digest, files=list_files(partial)
+                step=step,
+                plan_digest=self._plan_digest,
+                files=list_files(partial),
+                base=self._base,
             )
             write_atomically(partial / MANIFEST, encode_pretty(manifest))
             sync_folder(partial)
@@ -101,22 +120,27 @@ class Checkpoints:
             DataError: The checkpoint cannot be read or belongs to another model.
         """
         folder = self._run.checkpoint(step)
+        check_base(read_manifest(folder), self._base, where=folder)
         # What a rank cannot read comes as a CheckpointException; any other error is the loss of a
         # peer in the middle of it, after which the run is started again.
         with reading(folder, CheckpointException):
             dcp.load(state, checkpoint_id=folder)
 
 
-def load_weights(folder: Path, sizes: Mapping[str, Sequence[int]]) -> dict[str, Tensor]:
-    """Read the whole model's weights into one process.
+def load_weights(
+    folder: Path, sizes: Mapping[str, Sequence[int]], *, base: str | None = None
+) -> dict[str, Tensor]:
+    """Read the trained weights into one process.
 
     Args:
-        sizes: The size of every parameter by its name.
+        folder: A checkpoint.
+        sizes: The size of every trained parameter by its name.
+        base: Identity of the frozen model; None = the weights are the whole model.
 
     Raises:
         DataError: The checkpoint is damaged or belongs to a model of another shape.
     """
-    verify_checkpoint(folder)
+    check_base(verify_checkpoint(folder), base, where=folder)
     state: dict[str, Any] = {
         "model": {name: torch.empty(tuple(size)) for name, size in sizes.items()}
     }
