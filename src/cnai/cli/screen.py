@@ -85,7 +85,7 @@ class Lines(Warnings):
 
     def training(self, progress: RunProgress) -> None:
         """Show how training stands, if it is time for a line or it has reached its end."""
-        if self._is_time():
+        if self._is_time() or progress.state.is_final:
             self._out.note(training_line(progress))
 
     def _is_time(self) -> bool:
@@ -207,7 +207,7 @@ def training_picture(progress: RunProgress) -> RenderableType:
         ranks,
     ]
     if more > 0:
-        parts.append(Text(f"and {more} ranks more", style="dim"))
+        parts.append(Text(f"and {more} more ranks", style="dim"))
     return Group(*parts)
 
 

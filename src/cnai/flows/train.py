@@ -153,6 +153,7 @@ class Supervisor:
                 restarts += 1
         seconds = time.monotonic() - start
         self._record_end("done", self._steps, seconds)
+        self._observe()
         return self._result(seconds)
 
     def _resume_step(self) -> int:

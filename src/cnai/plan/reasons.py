@@ -65,7 +65,7 @@ def _choice(request: PlanRequest, fitting: Sequence[Weighed]) -> Iterator[str]:
     if best.estimate is None:
         yield "the size of a model from `model.module` is not known, so memory is not checked"
         return
-    took = _duration(best.estimate.step_seconds)
+    took = format_seconds(best.estimate.step_seconds)
     if request.is_fixed:
         yield f"{best.plan.layout} as asked: about {took} a step"
         return
@@ -77,10 +77,6 @@ def _choice(request: PlanRequest, fitting: Sequence[Weighed]) -> Iterator[str]:
     if second.estimate is not None:
         more = second.estimate.step_seconds / best.estimate.step_seconds - 1
         yield f"next is {second.plan.layout}, {more:.0%} slower"
-
-
-def _duration(seconds: float) -> str:
-    return format_seconds(seconds) if seconds >= 1 else f"{1000 * seconds:.0f} ms"
 
 
 def _memory(best: Weighed, rejected: Sequence[Weighed]) -> Iterator[str]:

@@ -76,4 +76,4 @@ def verb(
                 ]
             ],
         )
-    out.next(f"ai-cli serve {output_model}")
+    out.next("ai-cli serve", output_model)
