@@ -157,3 +157,9 @@ def test_of_each_pair_of_adapters_one_is_split():
     split = stage_memory(small(adapters=adapters), trial(Layout(model=4)), 0, H100)
     inputs, outputs = SMALL.width + SMALL.ffn_width // 4, SMALL.query_width // 4 + SMALL.width
     assert split.gradient_bytes == 4 * SMALL.layers * 4 * (inputs + outputs)
+
+
+def test_muon_keeps_one_average_for_the_layers_and_two_for_the_rest():
+    found = stage_memory(small(optimizer="muon"), trial(), 0, H100).optimizer_bytes
+    edges = 2 * SMALL.embedding_parameters + SMALL.width
+    assert found == 4 * (SMALL.parameters - edges) + 8 * edges

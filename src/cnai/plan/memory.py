@@ -29,8 +29,9 @@ from cnai.plan.devices import Device
 from cnai.plan.request import PlanRequest, Trial
 
 FLOAT = 4
-OPTIMIZER_BYTES = {"adamw": 8, "sgd": 0}
-"""Bytes of optimizer state a parameter: AdamW keeps two float32 averages, plain SGD nothing."""
+OPTIMIZER_BYTES = {"adamw": 8, "muon": 4, "sgd": 0}
+"""Bytes of optimizer state a parameter: AdamW keeps two float32 averages, Muon one (of a matrix in
+a layer; the rest is AdamW's), plain SGD nothing."""
 
 
 def in_flight(trial: Trial, stage: int) -> int:
@@ -113,10 +114,23 @@ def stage_memory(request: PlanRequest, trial: Trial, stage: int, device: Device)
     return Memory(
         weight_bytes=_weight_bytes(request, kept, gathered, full=full),
         gradient_bytes=FLOAT * (changed + whole),
-        optimizer_bytes=OPTIMIZER_BYTES[request.optimizer] * changed,
+        optimizer_bytes=_optimizer_bytes(request, trial, stage, changed),
         activation_bytes=activation_bytes(request, trial, stage, device),
         overhead_bytes=device.overhead_bytes,
     )
+
+
+def _optimizer_bytes(request: PlanRequest, trial: Trial, stage: int, changed: int) -> int:
+    """State for the parameters that a rank trains; Muon leaves embedding, norms and head to AdamW.
+
+    The norms and biases of the layers, a thousandth, are counted as Muon's.
+    """
+    state = OPTIMIZER_BYTES[request.optimizer] * changed
+    if request.optimizer == "muon" and request.shape is not None and request.adapters is None:
+        layout, full = trial.layout, trial.sharding is Sharding.FULL
+        edges = edge_parameters(request.shape, trial, stage, layout.model)
+        state += 4 * edges // (layout.data if full else 1)
+    return state
 
 
 def adapter_parameters(adapters: Adapters, shape: DecoderShape, trial: Trial, stage: int) -> int:

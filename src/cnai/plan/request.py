@@ -17,7 +17,7 @@ class PlanRequest:
         shape: The decoder; None for a user's own module, whose size is not known.
         batch: Sequences in a step over all ranks.
         sequence: Tokens in a sequence.
-        optimizer: `adamw` or `sgd`.
+        optimizer: `adamw`, `muon` or `sgd`.
         precision: `float32` or `bfloat16`, the format of the matrix products.
         sharding: `auto`, `none` or `full`.
         schedule: `1F1B` or `GPipe`.

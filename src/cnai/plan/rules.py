@@ -109,7 +109,7 @@ def check_names(request: PlanRequest) -> None:
         SpecError: A word is unknown or a number is below 1.
     """
     words = (
-        ("train.optimizer", request.optimizer, ("adamw", "sgd")),
+        ("train.optimizer", request.optimizer, ("adamw", "muon", "sgd")),
         ("train.precision", request.precision, ("float32", "bfloat16")),
         (SHARDING, request.sharding, ("auto", "none", "full")),
         ("parallel.pipeline_parallel.schedule", request.schedule, ("1F1B", "GPipe")),

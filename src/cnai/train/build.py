@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -26,6 +25,7 @@ from cnai.core.shape import DecoderShape
 from cnai.models import Decoder, SlicedWeights, Weights, add_adapters
 from cnai.models.lora import LoraLinear
 from cnai.train.ranks import Ranks
+from cnai.train.shards import held_index
 
 _BY_OUTPUT = (
     "attention.q_proj", "attention.k_proj", "attention.v_proj", "ffn.gate_proj", "ffn.up_proj",
@@ -137,11 +137,3 @@ def _fill(module: nn.Module, weights: Weights) -> None:
             parameter.to_local().copy_(weights.part(name, index))
         else:
             parameter.to_local().copy_(weights(name)[index])
-
-
-def held_index(parameter: DTensor) -> tuple[slice, ...]:
-    """Return the slice of each axis of the whole tensor that this rank holds."""
-    size, offset = compute_local_shape_and_global_offset(
-        parameter.shape, parameter.device_mesh, parameter.placements
-    )
-    return tuple(slice(first, first + n) for first, n in zip(offset, size, strict=True))

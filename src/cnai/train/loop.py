@@ -18,10 +18,12 @@ from torch import nn
 
 from cnai.core.batches import BatchReader
 from cnai.core.errors import RunError
-from cnai.core.events import Event, StepDone
+from cnai.core.events import EvaluationDone, Event, StepDone
 from cnai.core.layout import ParallelPlan, Sharding
 from cnai.core.spec.sections import Train
 from cnai.train.checkpoint import Checkpoints, State
+from cnai.train.evaluation import Evaluation
+from cnai.train.noise import NoiseScale
 from cnai.train.optimizer import Optimizer, learning_rate
 from cnai.train.pipeline import engine_for
 from cnai.train.ranks import Ranks
@@ -71,7 +73,14 @@ class Trainer:
         self._module = module
         self._shards = shards_of(module, ranks)
         self._optimizer = Optimizer(self._shards, job.settings)
-        self._engine = engine_for(module, job.plan, ranks, precision=job.settings.precision)
+        self._engine = engine_for(module, job.plan, ranks, job.settings)
+        self._evaluation = Evaluation(
+            job.plan, ranks, self._engine, job.settings.evaluate_sequences
+        )
+        self._noise: NoiseScale | None = None
+        if ranks.layout.data > 1 and job.plan.sharding is Sharding.NONE:
+            batch = job.plan.global_batch
+            self._noise = NoiseScale(batch // ranks.layout.data, batch)
 
     @property
     def parameters(self) -> int:
@@ -121,8 +130,8 @@ class Trainer:
         tokens_RU = torch.from_numpy(rows).to(self._ranks.device)
         waited = time.perf_counter() - start
         loss = self._engine.run(tokens_RU)
-        self._reduce_gradients()
-        loss, norm, stopping = self._agree(loss, stop=stop)
+        own_square = self._reduce_gradients()
+        loss, norm, small_square, stopping = self._agree(loss, own_square, stop=stop)
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise RunError(
                 f"loss {loss:g} with gradient norm {norm:g} at step {step + 1}",
@@ -144,33 +153,50 @@ class Trainer:
             tokens=self._job.plan.global_batch * (rows.shape[1] - 1),
             step_seconds=time.perf_counter() - start,
             data_wait_seconds=waited,
+            noise_scale=self._noise.add(small_square, norm**2) if self._noise else None,
         )
         return record, stopping
 
-    def _reduce_gradients(self) -> None:
-        """Make every copy of a parameter see the gradient of the whole batch."""
+    def evaluate(self, step: int, reader: BatchReader) -> EvaluationDone:
+        """Measure the model on validation rows; all ranks do so after the same step."""
+        return self._evaluation.measure(reader, step=step, attempt=self._job.attempt)
+
+    def _reduce_gradients(self) -> float:
+        """Make every copy of a parameter see the gradient of the whole batch.
+
+        Returns:
+            This rank's part of the mean squared norm of the data ranks' own gradients; 0 where the
+            noise scale is not measured.
+        """
         self._ranks.add_partial([s.local_gradient() for s in self._shards if s.is_partial])
-        if self._job.plan.sharding is Sharding.NONE:
-            self._ranks.average([shard.local_gradient() for shard in self._shards])
         tied = [s.local_gradient() for s in self._shards if s.name == "embedding.weight"]
         if tied:
             self._ranks.add_tied(tied)
+        own = self._square() if self._noise else 0.0
+        if self._job.plan.sharding is Sharding.NONE:
+            self._ranks.average([shard.local_gradient() for shard in self._shards])
+        return own
 
-    def _agree(self, loss: float, *, stop: bool) -> tuple[float, float, bool]:
-        """Share loss, gradient norm and wish to stop over all ranks in one message.
+    def _square(self) -> float:
+        """Return this rank's part of the squared norm of the gradient.
 
         Numbers that several ranks hold count once: each contributes its part divided by the number
         of its copies.
         """
-        layout = self._ranks.layout
         squares = squared_norm([shard.local_gradient() for shard in self._shards])
-        mine = sum(
+        return sum(
             square / shard.copies for square, shard in zip(squares, self._shards, strict=True)
         )
-        total_loss, total_square, stops = self._ranks.total(
-            [loss / (layout.data * layout.model), mine, float(stop)]
+
+    def _agree(
+        self, loss: float, own_square: float, *, stop: bool
+    ) -> tuple[float, float, float, bool]:
+        """Share loss, gradient norms and wish to stop over all ranks in one message."""
+        layout = self._ranks.layout
+        total_loss, total_square, small_square, stops = self._ranks.total(
+            [loss / (layout.data * layout.model), self._square(), own_square, float(stop)]
         )
-        return total_loss, math.sqrt(total_square), stops > 0
+        return total_loss, math.sqrt(total_square), small_square, stops > 0
 
     def _measures(self, step: int) -> bool:
         every = self._job.update_ratio_every
@@ -218,6 +244,11 @@ def train(
         event, stopping = trainer.step(done, reader, stop=stop.asked)
         done += 1
         record(event)
+        every = job.settings.evaluate_every
+        if every and (done % every == 0 or done == job.steps):
+            measured = trainer.evaluate(done, reader)
+            if event.rank == 0:
+                record(measured)
         if stopping or done == job.steps or done % job.checkpoint_every == 0:
             saved = checkpoints.save(done, trainer.state())
             if saved is not None:

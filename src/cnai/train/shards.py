@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from cnai.train.ranks import Ranks
 
@@ -36,6 +37,11 @@ class Shard:
     local: nn.Parameter
     copies: int
     is_partial: bool = False
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it is a matrix inside a layer, between two hidden vectors."""
+        return self.is_matrix and self.name.startswith("layers.")
 
     @property
     def is_matrix(self) -> bool:
@@ -70,6 +76,14 @@ class Shard:
 def local_of(tensor: Tensor) -> Tensor:
     """Return the local part of a tensor, sharing its storage."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def held_index(parameter: DTensor) -> tuple[slice, ...]:
+    """Return the slice of each axis of the whole tensor that this rank holds."""
+    size, offset = compute_local_shape_and_global_offset(
+        parameter.shape, parameter.device_mesh, parameter.placements
+    )
+    return tuple(slice(first, first + n) for first, n in zip(offset, size, strict=True))
 
 
 def shards_of(module: nn.Module, ranks: Ranks) -> list[Shard]:
@@ -107,4 +121,7 @@ def _is_partial(name: str, ranks: Ranks) -> bool:
 
 def squared_norm(tensors: list[Tensor]) -> list[float]:
     """Return the sum of squares of each tensor."""
-    return [float(norm) ** 2 for norm in torch._foreach_norm(tensors)] if tensors else []
+    if not tensors:
+        return []
+    norms: list[float] = torch.stack(torch._foreach_norm(tensors)).double().square().tolist()
+    return norms

@@ -181,12 +181,18 @@ class Train(Section):
     """Peak learning rate."""
     warmup_steps: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 10
     """Steps over which the rate rises from 0."""
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    """How the rate falls after the warm-up."""
+    schedule: Literal["cosine", "linear", "constant", "wsd"] = "cosine"
+    """How the rate falls after the warm-up; `wsd` keeps it (stable) and lets it fall at the end
+    (decay)."""
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """Share of the steps, at the end, over which `wsd` falls."""
     final_rate: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Rate at the last step as a share of the peak."""
-    optimizer: Literal["adamw", "sgd"] = "adamw"
-    """Update rule."""
+    optimizer: Literal["adamw", "muon", "sgd"] = "adamw"
+    """Update rule; `muon` updates the matrices of the layers by orthogonalised momentum, at a scale
+    that AdamW's learning rate fits, and everything else by AdamW."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.95
+    """Decay of Muon's average."""
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (
         0.9,
         0.95,
@@ -196,6 +202,13 @@ class Train(Section):
     """Decay of the matrices (not of norms)."""
     clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
     """Largest norm of the gradient; none = no clipping."""
+    z_loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Weight of the squared log-partition of the logits in what is minimised, which keeps them from
+    drifting, for instance 1e-4; the loss that is shown is without it."""
+    evaluate_every: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 0
+    """Steps between measurements on validation sequences, and one after the last; 0 = never."""
+    evaluate_sequences: Positive = 64
+    """Validation sequences in such a measurement."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Number format of the matrix products; weights and optimizer stay in float32."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
