@@ -17,6 +17,7 @@ from cnai.core.events import Event, RankReady, StepDone
 from cnai.core.layout import Layout, Memory, ParallelPlan, Sharding, Stage
 from cnai.core.records import convert, to_dict
 from cnai.core.runfolder import RunFolder, read_events
+from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
 from cnai.core.spec.sections import Train
 
@@ -32,17 +33,19 @@ NOTHING = Memory(
 def plan_of(
     layout: Layout,
     *,
+    layers: int = SHAPE.layers,
+    virtual: int | None = None,
     cuts: tuple[int, ...] | None = None,
     microbatches: int | None = None,
     sharding: Sharding = Sharding.NONE,
     schedule: str = "1F1B",
 ) -> ParallelPlan:
     """Plan the case in a layout; `cuts` are the layers where stages begin."""
-    starts = cuts or tuple(
-        SHAPE.layers * stage // layout.pipeline for stage in range(layout.pipeline)
-    )
-    ends = (*starts[1:], SHAPE.layers)
-    pieces = microbatches or max(2, layout.pipeline) if layout.data < BATCH else 1
+    asked = schedule_named(schedule)
+    stages = layout.pipeline * ((virtual or asked.virtual) if layout.pipeline > 1 else 1)
+    starts = cuts or tuple(layers * stage // stages for stage in range(stages))
+    ends = (*starts[1:], layers)
+    pieces = microbatches or max(2, asked.fewest(layout.pipeline)) if layout.data < BATCH else 1
     return ParallelPlan(
         layout=layout,
         stages=tuple(
@@ -179,11 +182,11 @@ def train_rank(context: Any) -> int:
 
     asked = context.payload
     plan = convert(ParallelPlan, asked["plan"], where="payload")
-    shape = replace(SHAPE, tied_head=asked["tied"])
+    shape = replace(SHAPE, tied_head=asked["tied"], layers=plan.stages[-1].end_layer)
     run = RunFolder(Path(asked["folder"]))
     with (
         joined(
-            plan.layout,
+            plan,
             context.rank,
             store=context.store,
             attempt=context.attempt,
@@ -202,10 +205,10 @@ def train_rank(context: Any) -> int:
             checkpoint_every=asked["checkpoint_every"],
             update_ratio_every=1,
         )
-        part = build_decoder(
+        parts = build_decoder(
             shape, plan, ranks, initial_weights(shape, 0), precision=settings.precision
         )
-        trainer = Trainer(job, ranks, part)
+        trainer = Trainer(job, ranks, parts)
         checkpoints = Checkpoints(run, ranks, keep=2, plan_digest=plan.digest)
         writer.write(
             RankReady(

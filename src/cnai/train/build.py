@@ -8,6 +8,8 @@ start from the same model without a message.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -27,23 +29,30 @@ from cnai.train.ranks import Ranks
 
 def build_decoder(
     shape: DecoderShape, plan: ParallelPlan, ranks: Ranks, weights: Weights, *, precision: str
-) -> Decoder:
-    """Return this rank's part of the decoder, split, sharded and filled.
+) -> tuple[Decoder, ...]:
+    """Return this rank's parts of the decoder, one a stage, split, sharded and filled.
 
     Args:
         weights: Gives the full initial tensor of a parameter by its name in the whole model.
         precision: `float32` or `bfloat16`, the type in which sharded parameters are gathered.
     """
-    stage = plan.stages[ranks.place.pipeline]
+    stages = plan.stages_of(ranks.place.pipeline)
     with torch.device("meta"):
-        part = Decoder(shape, first_layer=stage.first_layer, end_layer=stage.end_layer)
-    split_over_model_axis(part, ranks)
+        parts = tuple(
+            Decoder(shape, first_layer=stage.first_layer, end_layer=stage.end_layer)
+            for stage in stages
+        )
+    for part in parts:
+        split_over_model_axis(part, ranks)
+    _tie(parts)
     if plan.sharding is Sharding.FULL:
-        shard_over_data_axis(part, ranks, precision=precision)
-    part.to_empty(device=ranks.device)
-    _tie(part)
-    _fill(part, weights)
-    return part
+        shard_over_data_axis(parts, ranks, precision=precision)
+    for part in parts:
+        part.to_empty(device=ranks.device)
+    _tie(parts)
+    for part in parts:
+        _fill(part, weights)
+    return parts
 
 
 def split_over_model_axis(part: Decoder, ranks: Ranks) -> None:
@@ -79,28 +88,38 @@ def split_over_model_axis(part: Decoder, ranks: Ranks) -> None:
         ends["head"] = ColwiseParallel(output_layouts=Replicate())
     if ends:
         parallelize_module(part, mesh, ends)
-    _tie(part)
 
 
-def shard_over_data_axis(part: Decoder, ranks: Ranks, *, precision: str) -> None:
+def shard_over_data_axis(parts: Sequence[Decoder], ranks: Ranks, *, precision: str) -> None:
     """Shard every parameter over the data axis (FSDP2), a group a layer and one for the rest.
 
-    In bfloat16 the layers are gathered and computed in it, and gradients are summed in float32.
-    Source: Zhao et al. 2023, arXiv 2304.11277.
+    In bfloat16 the layers are gathered and computed in it, and gradients are summed in float32. An
+    embedding that two stages of this rank share stays whole: torch shards a parameter for one
+    module only. Source: Zhao et al. 2023, arXiv 2304.11277.
     """
     mesh = ranks.mesh["data"]
     policy = MixedPrecisionPolicy()
     if precision == "bfloat16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    for layer in part.layers.values():
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
-    fully_shard(part, mesh=mesh, mp_policy=policy)
+    shared = {parts[0].embedding.weight} if _shares_embedding(parts) else None
+    for part in parts:
+        for layer in part.layers.values():
+            fully_shard(layer, mesh=mesh, mp_policy=policy)
+        fully_shard(part, mesh=mesh, mp_policy=policy, ignored_params=shared)
 
 
-def _tie(part: Decoder) -> None:
+def _shares_embedding(parts: Sequence[Decoder]) -> bool:
+    """Tell whether the first and the last stage are two parts of this rank and tied."""
+    ends = parts[0].is_first and parts[-1].is_last
+    return len(parts) > 1 and ends and parts[0].shape.tied_head
+
+
+def _tie(parts: Sequence[Decoder]) -> None:
     """Let head and embedding share one parameter again after both were rebuilt."""
-    if part.is_last and part.shape.tied_head:
-        part.head.weight = part.embedding.weight
+    if _shares_embedding(parts):
+        parts[-1].embedding.weight = parts[0].embedding.weight
+    for part in parts:
+        part.tie_head()
 
 
 @torch.no_grad()

@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cnai.core.batches import BatchReader
 from cnai.core.errors import RunError
 from cnai.core.events import Event, StepDone
-from cnai.core.layout import ParallelPlan, Sharding
+from cnai.core.layout import ParallelPlan
 from cnai.core.spec.sections import Train
 from cnai.train.checkpoint import Checkpoints, State
 from cnai.train.optimizer import Optimizer, learning_rate
@@ -61,15 +61,14 @@ class StopRequest:
 
 
 class Trainer:
-    """One rank's state between steps: its part of the model and of the optimizer."""
+    """One rank's state between steps: its parts of the model and of the optimizer."""
 
-    def __init__(self, job: TrainJob, ranks: Ranks, module: nn.Module) -> None:
+    def __init__(self, job: TrainJob, ranks: Ranks, parts: Sequence[nn.Module]) -> None:
         self._job = job
         self._ranks = ranks
-        self._module = module
-        self._shards = shards_of(module, ranks)
+        self._shards = shards_of(parts, ranks)
         self._optimizer = Optimizer(self._shards, job.settings)
-        self._engine = engine_for(module, job.plan, ranks, precision=job.settings.precision)
+        self._engine = engine_for(parts, job.plan, ranks, precision=job.settings.precision)
 
     @property
     def parameters(self) -> int:
@@ -78,7 +77,7 @@ class Trainer:
 
     def state(self) -> State:
         """Return what a checkpoint holds, sharing storage."""
-        model = {name: value.detach() for name, value in self._module.named_parameters()}
+        model: dict[str, Tensor] = {s.name: s.parameter.detach() for s in self._shards}
         return {"model": model, "optimizer": self._optimizer.state()}
 
     def step(self, step: int, reader: BatchReader, *, stop: bool) -> tuple[StepDone, bool]:
@@ -131,8 +130,7 @@ class Trainer:
 
     def _reduce_gradients(self) -> None:
         """Make every copy of a parameter see the gradient of the whole batch."""
-        if self._job.plan.sharding is Sharding.NONE:
-            self._ranks.average([shard.local_gradient() for shard in self._shards])
+        self._ranks.average([s.local_gradient() for s in self._shards if not s.is_sharded])
         tied = [s.local_gradient() for s in self._shards if s.name == "embedding.weight"]
         if tied:
             self._ranks.add_tied(tied)
@@ -168,7 +166,7 @@ class Trainer:
         return _update_ratio(self._shards, before) if measure else None
 
 
-def _update_ratio(shards: list[Shard], before: list[torch.Tensor]) -> float:
+def _update_ratio(shards: list[Shard], before: list[Tensor]) -> float:
     """Return the norm of the update over the norm of the weights before it."""
     change = torch._foreach_sub([shard.local.detach() for shard in shards], before)
     weights = sum(squared_norm(before))

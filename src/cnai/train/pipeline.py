@@ -1,8 +1,8 @@
-"""Forward and backward of one step's share of the batch, whole or as a pipeline stage."""
+"""Forward and backward of one step's share of the batch, whole or as stages of a pipeline."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -10,7 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
+from torch.distributed.pipelining.schedules import (
+    PipelineScheduleMulti,
+    PipelineScheduleSingle,
+    get_schedule_class,
+)
 
 from cnai.core.layout import ParallelPlan
 from cnai.models import token_loss
@@ -56,47 +60,56 @@ class WholeModel:
         return total
 
 
-class StageOfPipeline:
-    """One stage; torch's schedule decides the order of passes and does the sends."""
+class StagesOfPipeline:
+    """The stages that this rank owns; torch's schedule orders the passes and does the sends."""
 
     def __init__(
-        self, module: nn.Module, plan: ParallelPlan, ranks: Ranks, autocast: Autocast
+        self, parts: Sequence[nn.Module], plan: ParallelPlan, ranks: Ranks, autocast: Autocast
     ) -> None:
-        stage = PipelineStage(
-            module,
-            ranks.place.pipeline,
-            ranks.layout.pipeline,
-            ranks.device,
-            group=ranks.mesh.get_group("pipeline"),
-        )
-        schedule = get_schedule_class(plan.schedule)
-        if not issubclass(schedule, PipelineScheduleSingle):
-            raise TypeError(f"schedule {plan.schedule} wants several stages a rank")
-        share = plan.microbatches
-        self._schedule = schedule(
-            stage,
-            n_microbatches=share,
-            loss_fn=lambda logits, target: token_loss(logits, target) / share,
-            scale_grads=False,
-        )
-        self._ranks = ranks
+        place = ranks.place.pipeline
+        stages = [
+            PipelineStage(
+                part,
+                stage.index,
+                len(plan.stages),
+                ranks.device,
+                group=ranks.mesh.get_group("pipeline"),
+            )
+            for part, stage in zip(parts, plan.stages_of(place), strict=True)
+        ]
+        self._schedule = _schedule_of(stages, plan)
+        self._is_first, self._is_last = (place == end for end in plan.ends)
         self._autocast = autocast
 
     def run(self, tokens_RU: Tensor) -> float:
         """Run the schedule; only the first stage needs inputs, only the last needs targets."""
-        inputs, targets = tokens_RU[:, :-1], tokens_RU[:, 1:]
+        inputs = (tokens_RU[:, :-1],) if self._is_first else ()
         losses: list[Tensor] = []
+        last = {"target": tokens_RU[:, 1:], "losses": losses} if self._is_last else {}
         with self._autocast():
-            if self._ranks.is_first_stage:
-                self._schedule.step(inputs, return_outputs=False)
-            elif self._ranks.is_last_stage:
-                self._schedule.step(target=targets, losses=losses, return_outputs=False)
-            else:
-                self._schedule.step(return_outputs=False)
+            self._schedule.step(*inputs, **last, return_outputs=False)
         return float(torch.stack(losses).sum()) if losses else 0.0
 
 
-def engine_for(module: nn.Module, plan: ParallelPlan, ranks: Ranks, *, precision: str) -> Engine:
+def _schedule_of(
+    stages: list[PipelineStage], plan: ParallelPlan
+) -> PipelineScheduleSingle | PipelineScheduleMulti:
+    kind = get_schedule_class(plan.schedule)
+    pieces = plan.microbatches
+    if issubclass(kind, PipelineScheduleMulti):
+        return kind(stages, pieces, _loss_over(pieces), scale_grads=False)
+    (stage,) = stages
+    return kind(stage, pieces, _loss_over(pieces), scale_grads=False)
+
+
+def _loss_over(pieces: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the loss of one micro-batch as its share of the mean over all."""
+    return lambda logits, target: token_loss(logits, target) / pieces
+
+
+def engine_for(
+    parts: Sequence[nn.Module], plan: ParallelPlan, ranks: Ranks, *, precision: str
+) -> Engine:
     """Choose how this rank runs its micro-batches."""
 
     def autocast() -> AbstractContextManager[object]:
@@ -105,5 +118,5 @@ def engine_for(module: nn.Module, plan: ParallelPlan, ranks: Ranks, *, precision
         )
 
     if plan.layout.pipeline == 1:
-        return WholeModel(module, plan.microbatches, autocast)
-    return StageOfPipeline(module, plan, ranks, autocast)
+        return WholeModel(parts[0], plan.microbatches, autocast)
+    return StagesOfPipeline(parts, plan, ranks, autocast)

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from cnai.core.layout import Layout, Place
+from cnai.core.layout import Layout, ParallelPlan, Place
 
 AXES = ("pipeline", "data", "model")
 
@@ -25,8 +25,8 @@ class Ranks:
         place: Coordinates of this rank.
         mesh: All ranks, with axes `pipeline`, `data` and `model`.
         device: Where this rank computes.
-        tie: Group of the first and last stage at these data and model coordinates, which share a
-            tied embedding; None where there is nothing to share.
+        tie: Group of the owners of the first and last stage at these data and model coordinates,
+            which each hold a tied embedding; None where one rank owns both or nothing is tied.
     """
 
     layout: Layout
@@ -40,16 +40,6 @@ class Ranks:
         """The ranks that hold the same part of the model."""
         return self.mesh.get_group("data")
 
-    @property
-    def is_first_stage(self) -> bool:
-        """Whether this rank holds the embedding."""
-        return self.place.pipeline == 0
-
-    @property
-    def is_last_stage(self) -> bool:
-        """Whether this rank computes the loss."""
-        return self.place.pipeline == self.layout.pipeline - 1
-
     def total(self, values: list[float]) -> list[float]:
         """Sum numbers over all ranks, in float64 so that their order does not show."""
         vector = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -58,7 +48,7 @@ class Ranks:
 
     def average(self, tensors: list[Tensor]) -> None:
         """Average tensors in place over the data axis, as one message."""
-        if self.layout.data > 1:
+        if self.layout.data > 1 and tensors:
             _all_reduce_flat(tensors, self.data_group)
             torch._foreach_div_(tensors, self.layout.data)
 
@@ -87,7 +77,7 @@ def _all_reduce_flat(tensors: list[Tensor], group: dist.ProcessGroup) -> None:
 
 @contextmanager
 def joined(
-    layout: Layout,
+    plan: ParallelPlan,
     rank: int,
     *,
     store: tuple[str, int],
@@ -103,6 +93,7 @@ def joined(
         timeout_seconds: Longest wait in a collective.
         tied: Whether the first and last stage share an embedding.
     """
+    layout = plan.layout
     limit = timedelta(seconds=timeout_seconds)
     client = dist.TCPStore(*store, is_master=False, timeout=limit)
     device = torch.device("cuda", rank % torch.cuda.device_count()) if _has_cuda() else _CPU
@@ -123,7 +114,7 @@ def joined(
         place=layout.place(rank),
         mesh=mesh,
         device=device,
-        tie=_tie_group(layout, rank) if tied and layout.pipeline > 1 else None,
+        tie=_tie_group(plan, rank) if tied and len(set(plan.ends)) > 1 else None,
     )
     # Without the barrier a rank that is done may tear down pairs that another still uses.
     dist.barrier()
@@ -137,16 +128,16 @@ def _has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def _tie_group(layout: Layout, rank: int) -> dist.ProcessGroup | None:
+def _tie_group(plan: ParallelPlan, rank: int) -> dist.ProcessGroup | None:
     """Make the group of every (data, model) pair, in the same order on all ranks."""
-    mine = None
+    layout, mine = plan.layout, None
     for data in range(layout.data):
         for model in range(layout.model):
             ends = [
                 place.rank
                 for place in layout.places()
                 if (place.data, place.model) == (data, model)
-                and place.pipeline in {0, layout.pipeline - 1}
+                and place.pipeline in plan.ends
             ]
             group = dist.new_group(ends)
             if rank in ends and isinstance(group, dist.ProcessGroup):

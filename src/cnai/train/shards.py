@@ -7,7 +7,9 @@ no collective, costs no dispatch through DTensor, and is the same arithmetic.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor, nn
@@ -25,12 +27,14 @@ class Shard:
         parameter: The parameter of the module.
         local: A leaf that shares the local storage, for the optimizer.
         copies: Ranks that hold these very numbers, this one included.
+        is_sharded: Whether it is sharded over the data axis; torch then sums its gradient.
     """
 
     name: str
     parameter: nn.Parameter
     local: nn.Parameter
     copies: int
+    is_sharded: bool
 
     @property
     def is_matrix(self) -> bool:
@@ -67,28 +71,37 @@ def local_of(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def shards_of(module: nn.Module, ranks: Ranks) -> list[Shard]:
-    """List the parameters of this rank's part, each once."""
+def shards_of(parts: Sequence[nn.Module], ranks: Ranks) -> list[Shard]:
+    """List the parameters of this rank's parts of the model, each once."""
+    found: dict[str, nn.Parameter] = {}
+    for part in parts:
+        found |= dict(part.named_parameters())
     return [
         Shard(
             name,
             parameter,
             nn.Parameter(local_of(parameter.detach())),
             _copies(name, parameter, ranks),
+            "data" in _sharded_axes(parameter),
         )
-        for name, parameter in module.named_parameters()
+        for name, parameter in found.items()
     ]
 
 
 def _copies(name: str, parameter: nn.Parameter, ranks: Ranks) -> int:
-    axes = {"data": ranks.layout.data, "model": ranks.layout.model}
-    if isinstance(parameter, DTensor):
-        names = parameter.device_mesh.mesh_dim_names or ()
-        for axis, placement in zip(names, parameter.placements, strict=True):
-            if not placement.is_replicate():  # plain or strided shard
-                axes[axis] = 1
+    sizes = {"data": ranks.layout.data, "model": ranks.layout.model}
+    whole = prod(size for axis, size in sizes.items() if axis not in _sharded_axes(parameter))
     tied_twice = ranks.tie is not None and name == "embedding.weight"
-    return axes["data"] * axes["model"] * (2 if tied_twice else 1)
+    return whole * (2 if tied_twice else 1)
+
+
+def _sharded_axes(parameter: nn.Parameter) -> set[str]:
+    """Return the axes over which it is sharded, evenly or strided."""
+    if not isinstance(parameter, DTensor):
+        return set()
+    names = parameter.device_mesh.mesh_dim_names or ()
+    placed = zip(names, parameter.placements, strict=True)
+    return {axis for axis, placement in placed if not placement.is_replicate()}
 
 
 def squared_norm(tensors: list[Tensor]) -> list[float]:
