@@ -162,9 +162,7 @@ def torch_ddp(context: Any) -> int:
     shape, steps = shape_of(context.payload["width"]), context.payload["steps"]
     settings, share = Train(batch=BATCH), BATCH // context.ranks
     plan = convert(ParallelPlan, context.payload["plan"], where="payload")
-    with joined(
-        plan, context.rank, store=context.store, attempt=0, timeout_seconds=60, tied=False
-    ):
+    with joined(plan, context.rank, store=context.store, attempt=0, timeout_seconds=60, tied=False):
         module = Decoder(shape)
         fill(module, initial_weights(shape, 0))
         wrapped = DistributedDataParallel(module)

@@ -9,11 +9,11 @@ from cnai.plan.balance import balance
 from cnai.plan.devices import DEVICES
 from cnai.plan.memory import (
     activation_bytes,
-    in_flight,
     rank_parameters,
     stage_memory,
     stage_parameters,
 )
+from cnai.plan.pipeline import in_flight
 from cnai.plan.request import Trial
 from plan_cases import LARGE, SMALL, small
 

@@ -196,9 +196,7 @@ class ParallelPlan:
         memory = stages[0].memory
         for stage in stages[1:]:
             memory = memory.beside(stage.memory)
-        return Peak(
-            pipeline=pipeline, stages=tuple(stage.index for stage in stages), memory=memory
-        )
+        return Peak(pipeline=pipeline, stages=tuple(stage.index for stage in stages), memory=memory)
 
     @property
     def digest(self) -> str:

@@ -40,6 +40,7 @@ def request_of(spec: RunSpec) -> PlanRequest:
         split_layer=parallel.model_parallel.split_layer,
         sharding=parallel.data_parallel.sharding,
         schedule=parallel.pipeline_parallel.schedule,
+        virtual=parallel.pipeline_parallel.virtual,
         microbatches=parallel.pipeline_parallel.microbatches,
         ranks=spec.resources.ranks or asked_ranks(spec),
     )

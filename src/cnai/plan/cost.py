@@ -17,6 +17,7 @@ from cnai.core.layout import Sharding
 from cnai.core.shape import DecoderShape
 from cnai.plan.devices import Machines
 from cnai.plan.memory import FLOAT, rank_parameters
+from cnai.plan.pipeline import idle_pieces
 from cnai.plan.request import PlanRequest, Trial
 
 REACHABLE = 0.6
@@ -49,15 +50,23 @@ def estimate_step(
     `stage_costs` are the forward FLOPs for one token of each stage on one rank.
     """
     layout = trial.layout
-    stages = range(layout.pipeline)
-    compute = [compute_seconds(request, trial, machines, stage_costs, stage) for stage in stages]
-    tensor = [tensor_seconds(request, shape, trial, machines, stage) for stage in stages]
-    slowest = max(stages, key=lambda stage: compute[stage] + tensor[stage])
-    piece = compute[slowest] + tensor[slowest] + _boundary_seconds(request, shape, trial, machines)
-    slots = trial.microbatches + layout.pipeline - 1
+    places = [trial.stages_of(place) for place in range(layout.pipeline)]
+    compute = [
+        sum(compute_seconds(request, trial, machines, stage_costs, stage) for stage in stages)
+        for stages in places
+    ]
+    tensor = [
+        sum(tensor_seconds(request, shape, trial, machines, stage) for stage in stages)
+        for stages in places
+    ]
+    slowest = max(range(layout.pipeline), key=lambda place: compute[place] + tensor[place])
+    piece = compute[slowest] + tensor[slowest]
+    piece += trial.virtual * _boundary_seconds(request, shape, trial, machines)
+    idle = idle_pieces(trial)
+    slots = trial.microbatches + idle
     data = max(
-        data_seconds(shape, trial, machines, stage, gathering=_gathering(request, piece))
-        for stage in stages
+        data_seconds(shape, trial, machines, stages, gathering=_gathering(request, piece))
+        for stages in places
     )
     step = slots * piece + data
     batch_tokens = request.batch * request.sequence
@@ -67,7 +76,7 @@ def estimate_step(
         compute_seconds=trial.microbatches * compute[slowest],
         tensor_seconds=trial.microbatches * tensor[slowest],
         data_seconds=data,
-        bubble_fraction=(layout.pipeline - 1) / slots,
+        bubble_fraction=idle / slots,
         tokens_per_second=batch_tokens / step,
         utilization=shape.train_flops_per_token(request.sequence) * batch_tokens / (step * peak),
     )
@@ -122,9 +131,14 @@ def _gathering(request: PlanRequest, piece_seconds: float) -> Gathering:
 
 
 def data_seconds(
-    shape: DecoderShape, trial: Trial, machines: Machines, stage: int, *, gathering: Gathering
+    shape: DecoderShape,
+    trial: Trial,
+    machines: Machines,
+    stages: tuple[int, ...],
+    *,
+    gathering: Gathering,
 ) -> float:
-    """Time that the data axis adds to a step.
+    """Time that the data axis adds to a step of the ranks that own these stages.
 
     Without sharding one all-reduce of the float32 gradients. With it, for every microbatch, the
     parameters are gathered before forward and again before backward and the gradients scattered;
@@ -133,12 +147,12 @@ def data_seconds(
     size = trial.layout.data
     if size == 1:
         return 0.0
-    parameters = rank_parameters(shape, trial, stage)
+    parameters = sum(rank_parameters(shape, trial, stage) for stage in stages)
     link = machines.link(size * trial.layout.model)
     latency = machines.device.latency_seconds
     if trial.sharding is Sharding.NONE:
         return _ring_seconds(2 * FLOAT * parameters, size, link, latency)
-    latency *= trial.layers(stage)
+    latency *= sum(trial.layers(stage) for stage in stages)
     gather = 2 * _ring_seconds(gathering.element_bytes * parameters, size, link, latency)
     scatter = _ring_seconds(FLOAT * parameters, size, link, latency)
     exposed = max(0.0, gather + scatter - gathering.hidden_seconds)

@@ -22,28 +22,15 @@ keeps room for it.
 from __future__ import annotations
 
 from cnai.core.layout import Memory, Sharding
+from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
 from cnai.plan.devices import Device
+from cnai.plan.pipeline import in_flight
 from cnai.plan.request import PlanRequest, Trial
 
 FLOAT = 4
 OPTIMIZER_BYTES = {"adamw": 8, "sgd": 0}
 """Bytes of optimizer state a parameter: AdamW keeps two float32 averages, plain SGD nothing."""
-
-
-def in_flight(trial: Trial, stage: int) -> int:
-    """Microbatches whose activations a stage holds at once.
-
-    1F1B starts backward as soon as it can, so a stage holds as many as there are stages from it to
-    the end; GPipe holds all. A single stage finishes each before the next. Source: Narayanan et
-    al. 2021, arXiv 2104.04473, section 2.2.
-    """
-    stages = trial.layout.pipeline
-    if stages == 1:
-        return 1
-    if trial.schedule == "GPipe":
-        return trial.microbatches
-    return min(stages - stage, trial.microbatches)
 
 
 def stage_parameters(shape: DecoderShape, trial: Trial, stage: int) -> int:
@@ -73,17 +60,17 @@ def edge_parameters(shape: DecoderShape, trial: Trial, stage: int, model_size: i
     """Embedding of the first stage, final norm and head of the last, on one rank.
 
     The embedding is split with layer 0 and an untied head with the last layer. A tied head follows
-    the embedding; with more than one stage the last holds a copy of it.
+    the embedding; where another rank owns the last stage, that holds a copy of it.
     """
     layout, table = trial.layout, shape.embedding_parameters
     total = 0
     if stage == 0:
         total += table // (model_size if layout.is_split(0) else 1)
-    if stage == layout.pipeline - 1:
+    if stage == trial.last:
         total += shape.width
         if not shape.tied_head:
             total += table // (model_size if layout.is_split(shape.layers - 1) else 1)
-        elif layout.pipeline > 1:
+        elif trial.owner(stage) != trial.owner(0):
             total += table // (model_size if layout.is_split(0) else 1)
     return total
 
@@ -101,7 +88,8 @@ def stage_memory(request: PlanRequest, trial: Trial, stage: int, device: Device)
         )
     held = rank_parameters(shape, trial, stage)
     full = trial.sharding is Sharding.FULL and trial.layout.data > 1
-    kept = -(-held // trial.layout.data) if full else held
+    whole = _whole_table(shape, trial, stage) if full else held
+    kept = whole + -(-(held - whole) // trial.layout.data)
     gathered = _gathered_parameters(shape, trial, stage) if full else 0
     return Memory(
         weight_bytes=_weight_bytes(request, kept, gathered, full=full),
@@ -110,6 +98,14 @@ def stage_memory(request: PlanRequest, trial: Trial, stage: int, device: Device)
         activation_bytes=activation_bytes(request, trial, stage, device),
         overhead_bytes=device.overhead_bytes,
     )
+
+
+def _whole_table(shape: DecoderShape, trial: Trial, stage: int) -> int:
+    """Parameters of an embedding that two stages of a rank share, which is never sharded."""
+    shared = shape.tied_head and trial.last > 0 and trial.owner(trial.last) == trial.owner(0)
+    if stage or not shared:
+        return 0
+    return edge_parameters(shape, trial, stage, trial.layout.model)
 
 
 def _gathered_gradients(trial: Trial, held: int, gathered: int) -> int:
@@ -134,9 +130,12 @@ def _weight_bytes(request: PlanRequest, kept: int, gathered: int, *, full: bool)
 def _gathered_parameters(shape: DecoderShape, trial: Trial, stage: int) -> int:
     """Parameters that stand whole on a rank while full sharding computes.
 
-    Two layers, the one at work and the one fetched ahead, with embedding and head, which stay.
+    Two layers, the one at work and the one fetched ahead, with embedding and head, which stay. A
+    schedule that splits the backward pass keeps all of its layers until the step is over.
     """
     size = trial.layout.model
+    if trial.layout.pipeline > 1 and schedule_named(trial.schedule).splits_backward:
+        return rank_parameters(shape, trial, stage) - _whole_table(shape, trial, stage)
     layer = shape.layer_parameters
     if trial.split_layers(stage) == trial.layers(stage):
         layer = layer_share(shape, size)
@@ -156,13 +155,13 @@ def activation_bytes(request: PlanRequest, trial: Trial, stage: int, device: Dev
     per_token = split * layer_activation_bytes(shape, trial.layout.model, element, device)
     per_token += whole * layer_activation_bytes(shape, 1, element, device)
     extra = 0
-    if stage == trial.layout.pipeline - 1:
+    if stage == trial.last:
         norm = FLOAT + element + (0 if device.fused_norm else FLOAT)
         per_token += norm * shape.width + (element + FLOAT) * shape.vocab
         extra += FLOAT * shape.vocab
     # torch.distributed.pipelining allocates, before the first step, what a stage receives from
     # each neighbour for every microbatch; with many microbatches this outgrows all else.
-    neighbours = (stage > 0) + (stage < trial.layout.pipeline - 1)
+    neighbours = (stage > 0) + (stage < trial.last)
     extra += neighbours * trial.microbatches * FLOAT * shape.width
     return tokens * (held * per_token + extra)
 

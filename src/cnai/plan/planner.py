@@ -16,7 +16,15 @@ from cnai.plan.devices import Machines
 from cnai.plan.memory import stage_memory, stage_parameters
 from cnai.plan.reasons import explain, no_fit
 from cnai.plan.request import PlanRequest, Trial
-from cnai.plan.rules import RANKS, check_layout, check_names, check_ranks, divisors, violations
+from cnai.plan.rules import (
+    RANKS,
+    check_layout,
+    check_names,
+    check_ranks,
+    divisors,
+    legal_counts,
+    violations,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +147,9 @@ def _best(request: PlanRequest, machines: Machines, layout: Layout) -> Candidate
     candidate = None
     for sharding in _shardings(request, layout):
         share = request.batch // layout.data
-        counts = [request.microbatches] if request.microbatches else _counts(share, layout)
+        counts = [request.microbatches or 0]
+        if request.microbatches is None:
+            counts = legal_counts(request, layout, share)
         trials = (
             Trial(
                 layout=layout,
@@ -167,16 +177,12 @@ def _shardings(request: PlanRequest, layout: Layout) -> tuple[Sharding, ...]:
     return (Sharding.NONE, Sharding.FULL) if layout.data > 1 else (Sharding.NONE,)
 
 
-def _counts(share: int, layout: Layout) -> list[int]:
-    return [count for count in divisors(share) if count >= layout.pipeline]
-
-
 def _cut(request: PlanRequest, layout: Layout) -> tuple[Cuts, tuple[float, ...]]:
     """Return the stages' layers and their cost, balanced."""
     if request.shape is None:
         return ((0, 0),), (0.0,)
     costs = layer_costs(request.shape, request.sequence, layout.model, layout.split_layer)
-    cuts = balance(costs, layout.pipeline)
+    cuts = balance(costs, layout.pipeline * request.virtual_of(layout))
     return cuts, tuple(sum(costs[first:end]) for first, end in cuts)
 
 

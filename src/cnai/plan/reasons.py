@@ -9,7 +9,7 @@ from typing import Protocol
 from cnai.core.errors import CnaiError, PlanError
 from cnai.core.estimate import StepEstimate
 from cnai.core.fleet import Fleet
-from cnai.core.layout import ParallelPlan, Sharding
+from cnai.core.layout import ParallelPlan, Peak, Sharding
 from cnai.core.units import format_bytes, format_seconds
 from cnai.plan.devices import Machines
 from cnai.plan.request import PlanRequest
@@ -79,6 +79,12 @@ def _choice(request: PlanRequest, fitting: Sequence[Weighed]) -> Iterator[str]:
         yield f"next is {second.plan.layout}, {more:.0%} slower"
 
 
+def _stages(peak: Peak) -> str:
+    """Name the stages of the fullest ranks."""
+    numbers = " and ".join(str(stage) for stage in peak.stages)
+    return f"stage{'s' if len(peak.stages) > 1 else ''} {numbers}"
+
+
 def _duration(seconds: float) -> str:
     return format_seconds(seconds) if seconds >= 1 else f"{1000 * seconds:.0f} ms"
 
@@ -88,7 +94,7 @@ def _memory(best: Weighed, rejected: Sequence[Weighed]) -> Iterator[str]:
         return
     peak = best.plan.peak
     yield (
-        f"fullest is stage {peak.index} with {format_bytes(best.needed_bytes)} a rank of "
+        f"fullest is {_stages(peak)} with {format_bytes(best.needed_bytes)} a rank of "
         f"{format_bytes(best.usable_bytes)} usable"
     )
     if best.plan.sharding is Sharding.FULL:
@@ -106,7 +112,7 @@ def _warnings(request: PlanRequest, machines: Machines, plan: ParallelPlan) -> I
     if plan.estimate and layout.pipeline > 1:
         yield (
             f"the pipeline idles {plan.estimate.bubble_fraction:.0%} of the time: "
-            f"{plan.microbatches} microbatches over {layout.pipeline} stages"
+            f"{plan.microbatches} microbatches over {len(plan.stages)} stages"
         )
     if layout.model > machines.per_node:
         yield (
@@ -130,8 +136,8 @@ def no_fit(
     if not request.is_fixed:
         what = f"the smallest of {len(candidates)} layouts, {what},"
     return PlanError(
-        f"no plan fits: {what} needs {format_bytes(smallest.needed_bytes)} on each rank of stage "
-        f"{plan.peak.index} (weights {format_bytes(memory.weight_bytes)}, "
+        f"no plan fits: {what} needs {format_bytes(smallest.needed_bytes)} on each rank of "
+        f"{_stages(plan.peak)} (weights {format_bytes(memory.weight_bytes)}, "
         f"gradients {format_bytes(memory.gradient_bytes)}, "
         f"optimizer {format_bytes(memory.optimizer_bytes)}, "
         f"activations {format_bytes(memory.activation_bytes)}), and a rank on {kind} has "

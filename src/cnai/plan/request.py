@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cnai.core.layout import Layout, Sharding
+from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
 
 
@@ -19,7 +20,8 @@ class PlanRequest:
         optimizer: `adamw` or `sgd`.
         precision: `float32` or `bfloat16`, the format of the matrix products.
         sharding: `auto`, `none` or `full`.
-        schedule: `1F1B` or `GPipe`.
+        schedule: A name of `core.schedules`.
+        virtual: Stages a rank of the pipeline; None = what the schedule needs.
         ranks: Ranks in all; None = the product of the sizes, or what the fleet has.
     """
 
@@ -34,6 +36,7 @@ class PlanRequest:
     split_layer: int = 0
     sharding: str = "auto"
     schedule: str = "1F1B"
+    virtual: int | None = None
     microbatches: int | None = None
     ranks: int | None = None
 
@@ -52,6 +55,12 @@ class PlanRequest:
         """Whether all three sizes were given."""
         return None not in (self.data, self.model, self.pipeline)
 
+    def virtual_of(self, layout: Layout) -> int:
+        """Return the stages of each rank; without a pipeline there is one."""
+        if layout.pipeline == 1:
+            return 1
+        return self.virtual or schedule_named(self.schedule).virtual
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
@@ -69,6 +78,25 @@ class Trial:
     rows: int
     schedule: str
     sharding: Sharding
+
+    @property
+    def virtual(self) -> int:
+        """Stages of each rank of the pipeline."""
+        return len(self.cuts) // self.layout.pipeline
+
+    @property
+    def last(self) -> int:
+        """Index of the last stage."""
+        return len(self.cuts) - 1
+
+    def owner(self, stage: int) -> int:
+        """Place in the pipeline of the ranks that own a stage."""
+        return schedule_named(self.schedule).owner(stage, self.layout.pipeline)
+
+    def stages_of(self, pipeline: int) -> tuple[int, ...]:
+        """Stages of the ranks at a place in the pipeline."""
+        schedule = schedule_named(self.schedule)
+        return schedule.stages_of(pipeline, self.layout.pipeline, self.virtual)
 
     def split_layers(self, stage: int) -> int:
         """Layers of a stage whose weights are split over the model axis."""

@@ -8,6 +8,7 @@ from math import gcd, prod
 
 from cnai.core.errors import SpecError
 from cnai.core.layout import Layout
+from cnai.core.schedules import SCHEDULES, schedule_named
 from cnai.core.shape import DecoderShape
 from cnai.plan.request import PlanRequest
 
@@ -15,6 +16,7 @@ DATA = "parallel.data_parallel.size"
 MODEL = "parallel.model_parallel.size"
 SPLIT = "parallel.model_parallel.split_layer"
 STAGES = "parallel.pipeline_parallel.stages"
+VIRTUAL = "parallel.pipeline_parallel.virtual"
 MICROBATCHES = "parallel.pipeline_parallel.microbatches"
 RANKS = "resources.ranks"
 
@@ -52,7 +54,7 @@ def violations(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
         yield from _module(layout)
     else:
         yield from _model(request.shape, layout)
-        yield from _stages(request.shape, layout)
+        yield from _stages(request, request.shape, layout)
     yield from _batch(request, layout)
 
 
@@ -111,7 +113,7 @@ def check_names(request: PlanRequest) -> None:
         ("train.optimizer", request.optimizer, ("adamw", "sgd")),
         ("train.precision", request.precision, ("float32", "bfloat16")),
         ("parallel.data_parallel.sharding", request.sharding, ("auto", "none", "full")),
-        ("parallel.pipeline_parallel.schedule", request.schedule, ("1F1B", "GPipe")),
+        ("parallel.pipeline_parallel.schedule", request.schedule, tuple(SCHEDULES)),
     )
     for where, word, known in words:
         if word not in known:
@@ -124,6 +126,7 @@ def check_names(request: PlanRequest) -> None:
         (DATA, request.data),
         (MODEL, request.model),
         (STAGES, request.pipeline),
+        (VIRTUAL, request.virtual),
         (MICROBATCHES, request.microbatches),
         (RANKS, request.ranks),
     )
@@ -179,13 +182,38 @@ def _model(shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
         )
 
 
-def _stages(shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
-    if layout.pipeline > shape.layers:
+def _stages(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
+    schedule, virtual = schedule_named(request.schedule), request.virtual_of(layout)
+    if not schedule.takes_virtual(virtual) and layout.pipeline > 1:
+        others = [name for name, other in SCHEDULES.items() if other.takes_virtual(virtual)]
+        yield Violation(
+            where=VIRTUAL,
+            message=f"`{VIRTUAL}` is {virtual}, but {schedule.name} wants {schedule.virtual}",
+            hint=f"set `{VIRTUAL}: {schedule.virtual}`, or a schedule such as {others[0]}",
+        )
+        return
+    stages = layout.pipeline * virtual
+    if stages > shape.layers:
+        each = f" with {virtual} on each rank" if virtual > 1 else ""
         yield Violation(
             where=STAGES,
-            message=f"`{STAGES}` is {layout.pipeline}, but the model has {shape.layers} layers",
-            hint=f"set it to {shape.layers} or less: every stage holds at least one layer",
+            message=f"`{STAGES}` is {layout.pipeline}{each}, but the model has {shape.layers} "
+            "layers",
+            hint=f"set it to {shape.layers // virtual} or less: every stage holds at least one "
+            "layer"
+            if shape.layers >= 2 * virtual
+            else "use the schedule 1F1B, which needs one stage a rank",
         )
+
+
+def legal_counts(request: PlanRequest, layout: Layout, share: int) -> list[int]:
+    """Return the numbers of microbatches into which a rank's share may be cut."""
+    schedule = schedule_named(request.schedule)
+    return [
+        count
+        for count in divisors(share)
+        if layout.pipeline == 1 or schedule.takes(count, layout.pipeline)
+    ]
 
 
 def _batch(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
@@ -200,21 +228,27 @@ def _batch(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
         )
         return
     count = request.microbatches
-    legal = [pieces for pieces in divisors(share) if pieces >= layout.pipeline]
+    schedule = schedule_named(request.schedule)
+    fewest = schedule.fewest(layout.pipeline)
+    legal = legal_counts(request, layout, share)
     if not legal:
+        more = max(share, fewest)
+        while not schedule.takes(more, layout.pipeline):
+            more += 1
         yield Violation(
             where="train.batch" if request.pipeline in (None, 1) else STAGES,
             message=f"a share of {share} sequences (batch {request.batch} over {layout.data} "
-            f"copies) cannot fill {layout.pipeline} stages",
-            hint=f"set `train.batch: {layout.data * layout.pipeline}` or more, or fewer stages: "
-            "each needs a microbatch to work on",
+            f"copies) cannot fill {layout.pipeline} stages"
+            + (f" in the order {schedule.name}" if schedule.virtual > 1 else ""),
+            hint=f"set `train.batch: {layout.data * more}` or more, or fewer stages: "
+            f"{schedule.name} takes {fewest} microbatches or more",
         )
     elif count is not None and count not in legal:
-        why = (
-            f"does not divide the {share} sequences of a rank's share"
-            if share % count
-            else f"is less than the {layout.pipeline} stages"
-        )
+        why = f"does not divide the {share} sequences of a rank's share"
+        if share % count == 0 and count < fewest:
+            why = f"is less than {fewest}, which {schedule.name} takes over {layout.pipeline} ranks"
+        elif share % count == 0:
+            why = f"{schedule.name} cannot take in {count // layout.pipeline} equal rounds"
         yield Violation(
             where=MICROBATCHES,
             message=f"`{MICROBATCHES}` is {count}, which {why}",

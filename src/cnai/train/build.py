@@ -22,6 +22,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from cnai.core.layout import ParallelPlan, Sharding
+from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
 from cnai.models import Decoder, Weights
 from cnai.train.ranks import Ranks
@@ -46,7 +47,7 @@ def build_decoder(
         split_over_model_axis(part, ranks)
     _tie(parts)
     if plan.sharding is Sharding.FULL:
-        shard_over_data_axis(parts, ranks, precision=precision)
+        shard_over_data_axis(parts, plan, ranks, precision=precision)
     for part in parts:
         part.to_empty(device=ranks.device)
     _tie(parts)
@@ -90,7 +91,9 @@ def split_over_model_axis(part: Decoder, ranks: Ranks) -> None:
         parallelize_module(part, mesh, ends)
 
 
-def shard_over_data_axis(parts: Sequence[Decoder], ranks: Ranks, *, precision: str) -> None:
+def shard_over_data_axis(
+    parts: Sequence[Decoder], plan: ParallelPlan, ranks: Ranks, *, precision: str
+) -> None:
     """Shard every parameter over the data axis (FSDP2), a group a layer and one for the rest.
 
     In bfloat16 the layers are gathered and computed in it, and gradients are summed in float32. An
@@ -101,11 +104,24 @@ def shard_over_data_axis(parts: Sequence[Decoder], ranks: Ranks, *, precision: s
     policy = MixedPrecisionPolicy()
     if precision == "bfloat16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    shared = {parts[0].embedding.weight} if _shares_embedding(parts) else None
+    shared = set(parts[0].embedding.parameters()) if _shares_embedding(parts) else None
+    # A schedule that splits the backward pass looks for the weights before it runs: it misses those
+    # that were given up after forward, and their gradients would stay zero.
+    give_up = None if not _splits_backward(plan) else False
     for part in parts:
         for layer in part.layers.values():
-            fully_shard(layer, mesh=mesh, mp_policy=policy)
-        fully_shard(part, mesh=mesh, mp_policy=policy, ignored_params=shared)
+            fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=give_up)
+        fully_shard(
+            part,
+            mesh=mesh,
+            mp_policy=policy,
+            reshard_after_forward=give_up,
+            ignored_params=shared,
+        )
+
+
+def _splits_backward(plan: ParallelPlan) -> bool:
+    return plan.layout.pipeline > 1 and schedule_named(plan.schedule).splits_backward
 
 
 def _shares_embedding(parts: Sequence[Decoder]) -> bool:

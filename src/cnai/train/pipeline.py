@@ -84,10 +84,10 @@ class StagesOfPipeline:
     def run(self, tokens_RU: Tensor) -> float:
         """Run the schedule; only the first stage needs inputs, only the last needs targets."""
         inputs = (tokens_RU[:, :-1],) if self._is_first else ()
+        target = tokens_RU[:, 1:] if self._is_last else None
         losses: list[Tensor] = []
-        last = {"target": tokens_RU[:, 1:], "losses": losses} if self._is_last else {}
         with self._autocast():
-            self._schedule.step(*inputs, **last, return_outputs=False)
+            self._schedule.step(*inputs, target=target, losses=losses, return_outputs=False)
         return float(torch.stack(losses).sum()) if losses else 0.0
 
 
@@ -96,10 +96,11 @@ def _schedule_of(
 ) -> PipelineScheduleSingle | PipelineScheduleMulti:
     kind = get_schedule_class(plan.schedule)
     pieces = plan.microbatches
-    if issubclass(kind, PipelineScheduleMulti):
-        return kind(stages, pieces, _loss_over(pieces), scale_grads=False)
-    (stage,) = stages
-    return kind(stage, pieces, _loss_over(pieces), scale_grads=False)
+    several = issubclass(kind, PipelineScheduleMulti)
+    schedule: PipelineScheduleSingle | PipelineScheduleMulti = kind(
+        stages if several else stages[0], pieces, loss_fn=_loss_over(pieces), scale_grads=False
+    )
+    return schedule
 
 
 def _loss_over(pieces: int) -> Callable[[Tensor, Tensor], Tensor]:

@@ -136,8 +136,7 @@ def _tie_group(plan: ParallelPlan, rank: int) -> dist.ProcessGroup | None:
             ends = [
                 place.rank
                 for place in layout.places()
-                if (place.data, place.model) == (data, model)
-                and place.pipeline in plan.ends
+                if (place.data, place.model) == (data, model) and place.pipeline in plan.ends
             ]
             group = dist.new_group(ends)
             if rank in ends and isinstance(group, dist.ProcessGroup):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cnai.core.errors import SpecError
+from cnai.core.schedules import SCHEDULES
 from cnai.core.shape import DecoderShape
 from cnai.core.spec.layers import Setting
 from cnai.core.spec.sections import RunSpec
@@ -177,18 +178,45 @@ def group_splits_the_weights(asked: Asked) -> Iterator[Mistake]:
         )
 
 
+def schedule_has_its_stages(asked: Asked) -> Iterator[Mistake]:
+    """A schedule gets as many stages a rank as it can order."""
+    pipeline = asked.spec.parallel.pipeline_parallel
+    schedule, virtual = SCHEDULES[pipeline.schedule], pipeline.virtual
+    if virtual is None:
+        return
+    if pipeline.stages == 1 and virtual > 1:
+        yield Mistake(
+            ("parallel.pipeline_parallel.virtual",),
+            f"`parallel.pipeline_parallel.virtual` is {virtual}, but there is no pipeline",
+            "remove it, or set `parallel.pipeline_parallel.stages` to 2 or more",
+        )
+    elif not schedule.takes_virtual(virtual):
+        yield Mistake(
+            ("parallel.pipeline_parallel.virtual", "parallel.pipeline_parallel.schedule"),
+            f"`parallel.pipeline_parallel.virtual` is {virtual}, but the schedule {schedule.name} "
+            f"wants {schedule.virtual} stages a rank",
+            f"remove it, or use the schedule {_ordering(virtual)}",
+        )
+
+
+def _ordering(virtual: int) -> str:
+    return " or ".join(name for name, one in SCHEDULES.items() if one.takes_virtual(virtual))
+
+
 def stages_have_layers(asked: Asked) -> Iterator[Mistake]:
     """There is a layer for each stage, and the split begins inside the model."""
     shape = asked.shape
     if shape is None:
         return
-    stages = asked.spec.parallel.pipeline_parallel.stages
-    if stages is not None and stages > shape.layers:
+    pipeline = asked.spec.parallel.pipeline_parallel
+    stages, virtual = pipeline.stages, pipeline.virtual or SCHEDULES[pipeline.schedule].virtual
+    if stages is not None and stages > 1 and stages * virtual > shape.layers:
+        each = f" with {virtual} stages a rank" if virtual > 1 else ""
         yield Mistake(
             ("parallel.pipeline_parallel.stages",),
-            f"`parallel.pipeline_parallel.stages` is {stages}, but the model has only "
+            f"`parallel.pipeline_parallel.stages` is {stages}{each}, but the model has only "
             f"{shape.layers} layers",
-            f"use at most {shape.layers} stages",
+            f"use at most {max(1, shape.layers // virtual)} stages",
         )
     split_layer = asked.spec.parallel.model_parallel.split_layer
     if split_layer > shape.layers:
@@ -277,6 +305,7 @@ RULES: tuple[Rule, ...] = (
     module_is_a_function,
     heads_share_the_width,
     group_splits_the_weights,
+    schedule_has_its_stages,
     stages_have_layers,
     sizes_make_the_ranks,
     batch_divides,

@@ -122,9 +122,21 @@ class PipelineParallel(Section):
     """Stages into which the layers are cut."""
 
     stages: Positive | None = None
-    """Stages; none = chosen by the planner."""
-    schedule: Literal["1F1B", "GPipe"] = "1F1B"
-    """Order of forward and backward passes."""
+    """Ranks in the pipeline, each with one stage, or with `virtual` of them; none = chosen by the
+    planner."""
+    schedule: Literal[
+        "1F1B",
+        "GPipe",
+        "Interleaved1F1B",
+        "LoopedBFS",
+        "InterleavedZeroBubble",
+        "ZBVZeroBubble",
+        "DualPipeV",
+    ] = "1F1B"
+    """Order of forward and backward passes. With several stages a rank there is less idle time;
+    the last three compute the gradients of the weights when they would else idle."""
+    virtual: Positive | None = None
+    """Stages a rank; none = 1, or 2 where the schedule needs them."""
     microbatches: Positive | None = None
     """Pieces into which a rank's share of the batch is cut; none = chosen by the planner."""
 
