@@ -142,7 +142,7 @@ def ours(context: Any) -> int:
             plan=plan, settings=Train(batch=BATCH), steps=asked["steps"], attempt=0, resume_step=0,
             checkpoint_every=10**9, update_ratio_every=0,
         )  # fmt: skip
-        parts = build_decoder(shape, plan, ranks, initial_weights(shape, 0), precision="float32")
+        parts = build_decoder(shape, plan, ranks, initial_weights(shape, 0), Train())
         trainer = Trainer(job, ranks, parts)
         rows = Rows(shape)
         report(context, lambda step: trainer.step(step, rows, stop=False)[0].loss)

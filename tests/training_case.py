@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from cnai.cluster.local import LocalGang
 from cnai.cluster.ranks import Order, RankEnded
@@ -137,6 +138,26 @@ class Case:
         return run
 
 
+Curve = tuple[dict[int, float], dict[int, float]]
+"""Loss and norm of the gradient, by step."""
+
+STEPS = 8
+
+
+def curve(
+    gang: LocalGang, folder: Path, plan: ParallelPlan, *, tied: bool = True, **train: Any
+) -> Curve:
+    """Train in a layout and return the curve."""
+    run = Case(folder, plan, steps=STEPS, tied=tied, train=train).run(gang)
+    return losses(run), norms(run)
+
+
+def same(found: Curve, expected: Curve, limit: float) -> None:
+    """Hold one curve against another."""
+    assert found[0] == pytest.approx(expected[0], abs=limit)
+    assert found[1] == pytest.approx(expected[1], rel=1e-4)
+
+
 def new_gang() -> LocalGang:
     return LocalGang(server="cnai.train.forkserver", preload=["training_case", "cnai.train.loop"])
 
@@ -205,9 +226,7 @@ def train_rank(context: Any) -> int:
             checkpoint_every=asked["checkpoint_every"],
             update_ratio_every=1,
         )
-        parts = build_decoder(
-            shape, plan, ranks, initial_weights(shape, 0), precision=settings.precision
-        )
+        parts = build_decoder(shape, plan, ranks, initial_weights(shape, 0), settings)
         trainer = Trainer(job, ranks, parts)
         checkpoints = Checkpoints(run, ranks, keep=2, plan_digest=plan.digest)
         writer.write(

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnai.core.layout import Layout, Sharding
+from cnai.plan.activations import activation_bytes
 from cnai.plan.balance import balance
 from cnai.plan.devices import DEVICES
 from cnai.plan.memory import (
-    activation_bytes,
     rank_parameters,
     stage_memory,
     stage_parameters,

@@ -43,12 +43,15 @@ class Layout:
         split_layer: Index of the first transformer layer whose weights are split over the model
             axis; earlier layers are replicated inside it. The embedding goes with layer 0 and an
             untied head with the last layer.
+        split_sequence: Whether the model axis also shares out the positions of the residual stream
+            between split layers (sequence parallelism).
     """
 
     data: int = 1
     model: int = 1
     pipeline: int = 1
     split_layer: int = 0
+    split_sequence: bool = False
 
     @property
     def ranks(self) -> int:

@@ -38,9 +38,11 @@ def request_of(spec: RunSpec) -> PlanRequest:
         model=parallel.model_parallel.size,
         pipeline=parallel.pipeline_parallel.stages,
         split_layer=parallel.model_parallel.split_layer,
+        split_sequence=parallel.model_parallel.sequence,
         sharding=parallel.data_parallel.sharding,
         schedule=parallel.pipeline_parallel.schedule,
         virtual=parallel.pipeline_parallel.virtual,
+        recompute=spec.train.recompute,
         microbatches=parallel.pipeline_parallel.microbatches,
         ranks=spec.resources.ranks or asked_ranks(spec),
     )

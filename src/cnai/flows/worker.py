@@ -107,8 +107,6 @@ def _parts(
     spec: RunSpec, shape: DecoderShape | None, plan: ParallelPlan, ranks: Ranks
 ) -> tuple[nn.Module, ...]:
     if shape is not None:
-        return build_decoder(
-            shape, plan, ranks, weights_of(spec, shape), precision=spec.train.precision
-        )
+        return build_decoder(shape, plan, ranks, weights_of(spec, shape), spec.train)
     torch.manual_seed(spec.train.seed)
     return (user_module(spec.model.module or "").to(ranks.device),)

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 from cnai.core.estimate import StepEstimate
 from cnai.core.layout import Sharding
+from cnai.core.recompute import Recompute
 from cnai.core.shape import DecoderShape
+from cnai.plan.activations import FLOAT
 from cnai.plan.devices import Machines
-from cnai.plan.memory import FLOAT, rank_parameters
+from cnai.plan.memory import rank_parameters
 from cnai.plan.pipeline import idle_pieces
 from cnai.plan.request import PlanRequest, Trial
 
@@ -92,7 +94,8 @@ def compute_seconds(
     """Time of forward and backward of one microbatch in a stage, without communication."""
     rate = machines.rank_flops(request.precision, trial.layout.ranks) * REACHABLE
     tokens = trial.rows * request.sequence
-    matrices = _FORWARD_AND_BACKWARD * stage_costs[stage] * tokens / rate
+    passes = _FORWARD_AND_BACKWARD + _again(request, trial, stage) / trial.layers(stage)
+    matrices = passes * stage_costs[stage] * tokens / rate
     return matrices + trial.layers(stage) * machines.device.layer_seconds
 
 
@@ -104,10 +107,16 @@ def tensor_seconds(
     split = trial.split_layers(stage)
     if split == 0:
         return 0.0
-    element = 2 if request.precision == "bfloat16" else FLOAT
-    payload = trial.rows * request.sequence * shape.width * element
+    payload = trial.rows * request.sequence * shape.width * request.element_bytes
     once = _ring_seconds(2 * payload, size, machines.link(size), machines.device.latency_seconds)
-    return split * _ALL_REDUCES * once
+    # A layer done again stops before its last all-reduce, whose result nobody keeps.
+    return (split * _ALL_REDUCES + min(split, _again(request, trial, stage))) * once
+
+
+def _again(request: PlanRequest, trial: Trial, stage: int) -> int:
+    """Count the layers of a stage whose forward pass is done twice."""
+    mode = Recompute(request.recompute)
+    return sum(mode.covers(layer) for layer in range(*trial.cuts[stage]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +134,7 @@ class Gathering:
 
 def _gathering(request: PlanRequest, piece_seconds: float) -> Gathering:
     return Gathering(
-        element_bytes=2 if request.precision == "bfloat16" else FLOAT,
+        element_bytes=request.element_bytes,
         hidden_seconds=piece_seconds,
     )
 

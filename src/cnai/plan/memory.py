@@ -1,34 +1,14 @@
-"""Bytes that a rank needs.
-
-Activations follow Korthikanti et al. 2022, arXiv 2205.05198, section 4, taken anew for this
-decoder: RMSNorm and SwiGLU, no dropout, nothing recomputed, and an attention kernel that keeps no
-matrix of scores (one number a head and token instead). For one token, with width D, inner width F,
-H heads, tensor-parallel size t and e bytes an element, a layer keeps
-
-    residual stream before each of the two norms         2 D x 4    on every rank
-    unscaled output of each norm, unless it is fused     2 D x 4    on every rank
-    scaled output of each norm, read by the projections  2 D x e    on every rank
-    queries, keys, values (widened to H heads), output   4 D x e / t
-    gate, its SiLU, up, their product                    4 F x e / t
-    log-sum of the scores                                H x 4 / t
-
-The sequence is not split between the norms. In bfloat16 the residual stream stays float32 (under
-full sharding it is bfloat16 too, which is not counted on) and a norm's output is cast once. The
-output head's logits are gathered: one microbatch keeps them in e bytes and their log-probabilities
-in 4, and backward adds their gradient in 4. What the allocator loses comes on top; the planner
-keeps room for it.
-"""
+"""Bytes that a rank needs: weights, gradients, optimizer, and the activations."""
 
 from __future__ import annotations
 
 from cnai.core.layout import Memory, Sharding
 from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
+from cnai.plan.activations import FLOAT, activation_bytes
 from cnai.plan.devices import Device
-from cnai.plan.pipeline import in_flight
 from cnai.plan.request import PlanRequest, Trial
 
-FLOAT = 4
 OPTIMIZER_BYTES = {"adamw": 8, "sgd": 0}
 """Bytes of optimizer state a parameter: AdamW keeps two float32 averages, plain SGD nothing."""
 
@@ -121,7 +101,7 @@ def _gathered_gradients(trial: Trial, held: int, gathered: int) -> int:
 
 def _weight_bytes(request: PlanRequest, kept: int, gathered: int, *, full: bool) -> int:
     """Float32 weights, and the copies in which the matrix products read them."""
-    element = _element_bytes(request)
+    element = request.element_bytes
     if full:
         return FLOAT * kept + element * gathered
     return FLOAT * kept + (element * kept if element < FLOAT else 0)
@@ -141,39 +121,3 @@ def _gathered_parameters(shape: DecoderShape, trial: Trial, stage: int) -> int:
         layer = layer_share(shape, size)
     edges = edge_parameters(shape, trial, stage, size)
     return min(2, trial.layers(stage)) * layer + edges
-
-
-def activation_bytes(request: PlanRequest, trial: Trial, stage: int, device: Device) -> int:
-    """Bytes kept for backward by all microbatches in flight, with the pipeline's buffers."""
-    shape = request.shape
-    if shape is None:
-        return 0
-    tokens = trial.rows * request.sequence
-    element, held = _element_bytes(request), in_flight(trial, stage)
-    split = trial.split_layers(stage)
-    whole = trial.layers(stage) - split
-    per_token = split * layer_activation_bytes(shape, trial.layout.model, element, device)
-    per_token += whole * layer_activation_bytes(shape, 1, element, device)
-    extra = 0
-    if stage == trial.last:
-        norm = FLOAT + element + (0 if device.fused_norm else FLOAT)
-        per_token += norm * shape.width + (element + FLOAT) * shape.vocab
-        extra += FLOAT * shape.vocab
-    # torch.distributed.pipelining allocates, before the first step, what a stage receives from
-    # each neighbour for every microbatch; with many microbatches this outgrows all else.
-    neighbours = (stage > 0) + (stage < trial.last)
-    extra += neighbours * trial.microbatches * FLOAT * shape.width
-    return tokens * (held * per_token + extra)
-
-
-def layer_activation_bytes(
-    shape: DecoderShape, model_size: int, element: int, device: Device
-) -> int:
-    """Bytes that a layer keeps for one token; the table at the head of this page."""
-    norm = FLOAT + element + (0 if device.fused_norm else FLOAT)
-    split = 4 * (shape.width + shape.ffn_width) * element + FLOAT * shape.heads
-    return 2 * norm * shape.width + split // model_size
-
-
-def _element_bytes(request: PlanRequest) -> int:
-    return 2 if request.precision == "bfloat16" else FLOAT

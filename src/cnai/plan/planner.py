@@ -134,9 +134,7 @@ def _layouts(request: PlanRequest, machines: Machines, ranks: int) -> Iterator[L
             data = ranks // model // pipeline
             if pipeline != (request.pipeline or pipeline) or data != (request.data or data):
                 continue
-            layout = Layout(
-                data=data, model=model, pipeline=pipeline, split_layer=request.split_layer
-            )
+            layout = replace(request.asked, data=data, model=model, pipeline=pipeline)
             if next(violations(request, layout), None) is None:
                 yield layout
 

@@ -10,6 +10,7 @@ from cnai.core.errors import CnaiError, PlanError
 from cnai.core.estimate import StepEstimate
 from cnai.core.fleet import Fleet
 from cnai.core.layout import ParallelPlan, Peak, Sharding
+from cnai.core.recompute import Recompute
 from cnai.core.units import format_bytes, format_seconds
 from cnai.plan.devices import Machines
 from cnai.plan.request import PlanRequest
@@ -164,18 +165,37 @@ def _steps(request: PlanRequest, fleet: Fleet) -> Iterator[tuple[str, PlanReques
     if request.sharding == "none":
         yield "", replace(request, sharding="full"), fleet
     yield "", auto, fleet
+    for mode in _more(request):
+        yield f"with `train.recompute: {mode}`, ", replace(auto, recompute=mode), fleet
     ranks = request.asked.ranks if request.is_fixed else request.ranks
     free = replace(auto, data=None, model=None, pipeline=None, ranks=ranks)
-    yield "", free, fleet
+    yield from _with_recomputing("", free, fleet)
     if request.split_layer:
         yield "with `split_layer: 0`, ", replace(free, split_layer=0), fleet
     if (ranks or 0) < fleet.devices:
-        advice = f"with `resources.ranks: {fleet.devices}`, "
-        yield advice, replace(free, ranks=fleet.devices), fleet
+        more_ranks = replace(free, ranks=fleet.devices)
+        yield from _with_recomputing(f"`resources.ranks: {fleet.devices}`", more_ranks, fleet)
     for factor in (2, 4, 8, 16, 32, 64):
         more = Fleet(nodes=fleet.nodes * factor)
-        advice = f"with {len(more.nodes)} nodes ({more.devices} devices), "
-        yield advice, replace(free, ranks=more.devices), more
+        what = f"{len(more.nodes)} nodes ({more.devices} devices)"
+        yield from _with_recomputing(what, replace(free, ranks=more.devices), more)
+
+
+def _more(request: PlanRequest) -> list[str]:
+    """Return the ways to recompute more than was asked for, least first."""
+    modes = [mode.value for mode in Recompute]
+    return modes[modes.index(request.recompute) + 1 :]
+
+
+def _with_recomputing(
+    what: str, request: PlanRequest, fleet: Fleet
+) -> Iterator[tuple[str, PlanRequest, Fleet]]:
+    """Yield a change alone, then together with all activations computed twice."""
+    yield f"with {what}, " if what else "", request, fleet
+    if request.recompute != Recompute.FULL:
+        advice = f"with {what} and" if what else "with"
+        full = replace(request, recompute=Recompute.FULL.value)
+        yield f"{advice} `train.recompute: full`, ", full, fleet
 
 
 def _settings(plan: ParallelPlan) -> str:

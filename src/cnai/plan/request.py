@@ -22,6 +22,8 @@ class PlanRequest:
         sharding: `auto`, `none` or `full`.
         schedule: A name of `core.schedules`.
         virtual: Stages a rank of the pipeline; None = what the schedule needs.
+        split_sequence: Whether the model axis also shares out the positions of a sequence.
+        recompute: `none`, `selective` or `full`, a value of `core.recompute`.
         ranks: Ranks in all; None = the product of the sizes, or what the fleet has.
     """
 
@@ -34,10 +36,12 @@ class PlanRequest:
     model: int | None = None
     pipeline: int | None = None
     split_layer: int = 0
+    split_sequence: bool = False
     sharding: str = "auto"
     schedule: str = "1F1B"
     virtual: int | None = None
     microbatches: int | None = None
+    recompute: str = "none"
     ranks: int | None = None
 
     @property
@@ -48,12 +52,18 @@ class PlanRequest:
             model=self.model or 1,
             pipeline=self.pipeline or 1,
             split_layer=self.split_layer,
+            split_sequence=self.split_sequence,
         )
 
     @property
     def is_fixed(self) -> bool:
         """Whether all three sizes were given."""
         return None not in (self.data, self.model, self.pipeline)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of a number in the matrix products."""
+        return 2 if self.precision == "bfloat16" else 4
 
     def virtual_of(self, layout: Layout) -> int:
         """Return the stages of each rank; without a pipeline there is one."""

@@ -8,6 +8,7 @@ from math import gcd, prod
 
 from cnai.core.errors import SpecError
 from cnai.core.layout import Layout
+from cnai.core.recompute import Recompute
 from cnai.core.schedules import SCHEDULES, schedule_named
 from cnai.core.shape import DecoderShape
 from cnai.plan.request import PlanRequest
@@ -54,6 +55,7 @@ def violations(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
         yield from _module(layout)
     else:
         yield from _model(request.shape, layout)
+        yield from _sequence(request, layout)
         yield from _stages(request, request.shape, layout)
     yield from _batch(request, layout)
 
@@ -111,6 +113,7 @@ def check_names(request: PlanRequest) -> None:
     """
     words = (
         ("train.optimizer", request.optimizer, ("adamw", "sgd")),
+        ("train.recompute", request.recompute, tuple(Recompute)),
         ("train.precision", request.precision, ("float32", "bfloat16")),
         ("parallel.data_parallel.sharding", request.sharding, ("auto", "none", "full")),
         ("parallel.pipeline_parallel.schedule", request.schedule, tuple(SCHEDULES)),
@@ -182,6 +185,17 @@ def _model(shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
         )
 
 
+def _sequence(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
+    if layout.split_sequence and request.sequence % layout.model:
+        yield Violation(
+            where=MODEL,
+            message=f"`{MODEL}` is {layout.model}, which does not divide the {request.sequence} "
+            "positions of a sequence that it is to share out",
+            hint=f"set it to {nearest(layout.model, divisors(request.sequence))}, or leave out "
+            "`parallel.model_parallel.sequence`",
+        )
+
+
 def _stages(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
     schedule, virtual = schedule_named(request.schedule), request.virtual_of(layout)
     if not schedule.takes_virtual(virtual) and layout.pipeline > 1:
@@ -192,6 +206,13 @@ def _stages(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Iterat
             hint=f"set `{VIRTUAL}: {schedule.virtual}`, or a schedule such as {others[0]}",
         )
         return
+    if layout.pipeline > 1 and schedule.splits_backward and request.recompute != Recompute.NONE:
+        yield Violation(
+            where="train.recompute",
+            message=f"`train.recompute` is {request.recompute}, but {schedule.name} walks through "
+            "a layer's backward pass once for each of its weights, and would recompute it as often",
+            hint="use the schedule Interleaved1F1B, or `train.recompute: none`",
+        )
     stages = layout.pipeline * virtual
     if stages > shape.layers:
         each = f" with {virtual} on each rank" if virtual > 1 else ""

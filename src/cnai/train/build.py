@@ -13,29 +13,26 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    ParallelStyle,
-    RowwiseParallel,
-    parallelize_module,
-)
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from cnai.core.layout import ParallelPlan, Sharding
+from cnai.core.recompute import Recompute
 from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
+from cnai.core.spec.sections import Train
 from cnai.models import Decoder, Weights
 from cnai.train.ranks import Ranks
+from cnai.train.recompute import recompute_layers
+from cnai.train.split import split_over_model_axis
 
 
 def build_decoder(
-    shape: DecoderShape, plan: ParallelPlan, ranks: Ranks, weights: Weights, *, precision: str
+    shape: DecoderShape, plan: ParallelPlan, ranks: Ranks, weights: Weights, settings: Train
 ) -> tuple[Decoder, ...]:
     """Return this rank's parts of the decoder, one a stage, split, sharded and filled.
 
     Args:
         weights: Gives the full initial tensor of a parameter by its name in the whole model.
-        precision: `float32` or `bfloat16`, the type in which sharded parameters are gathered.
     """
     stages = plan.stages_of(ranks.place.pipeline)
     with torch.device("meta"):
@@ -44,51 +41,17 @@ def build_decoder(
             for stage in stages
         )
     for part in parts:
-        split_over_model_axis(part, ranks)
+        split_over_model_axis(part, plan.layout, ranks.mesh["model"])
     _tie(parts)
+    recompute_layers(parts, Recompute(settings.recompute))
     if plan.sharding is Sharding.FULL:
-        shard_over_data_axis(parts, plan, ranks, precision=precision)
+        shard_over_data_axis(parts, plan, ranks, precision=settings.precision)
     for part in parts:
         part.to_empty(device=ranks.device)
     _tie(parts)
     for part in parts:
         _fill(part, weights)
     return parts
-
-
-def split_over_model_axis(part: Decoder, ranks: Ranks) -> None:
-    """Split the matrices of the layers from `split_layer` on (Megatron's column and row split).
-
-    Queries, keys, values, gate and up are split by output, so that a rank holds whole heads and
-    whole hidden units; the output and down projections by input, with one sum over the group.
-    Source: Shoeybi et al. 2019, arXiv 1909.08053, section 3.
-    """
-    layout, mesh = ranks.layout, ranks.mesh["model"]
-    if layout.model == 1:
-        return
-    for index, layer in part.layers.items():
-        if layout.is_split(int(index)):
-            parallelize_module(
-                layer,
-                mesh,
-                {
-                    "attention.q_proj": ColwiseParallel(),
-                    "attention.k_proj": ColwiseParallel(),
-                    "attention.v_proj": ColwiseParallel(),
-                    "attention.o_proj": RowwiseParallel(),
-                    "ffn.gate_proj": ColwiseParallel(),
-                    "ffn.up_proj": ColwiseParallel(),
-                    "ffn.down_proj": RowwiseParallel(),
-                },
-            )
-    ends: dict[str, ParallelStyle] = {}
-    if hasattr(part, "embedding") and layout.is_split(0):
-        ends["embedding"] = RowwiseParallel(input_layouts=Replicate())
-    head_layer = 0 if part.shape.tied_head else part.shape.layers - 1
-    if part.is_last and layout.is_split(head_layer):
-        ends["head"] = ColwiseParallel(output_layouts=Replicate())
-    if ends:
-        parallelize_module(part, mesh, ends)
 
 
 def shard_over_data_axis(

@@ -199,6 +199,24 @@ def schedule_has_its_stages(asked: Asked) -> Iterator[Mistake]:
         )
 
 
+def split_backward_is_left_alone(asked: Asked) -> Iterator[Mistake]:
+    """A schedule that splits the backward pass walks through a layer once for each weight."""
+    pipeline, train = asked.spec.parallel.pipeline_parallel, asked.spec.train
+    if not SCHEDULES[pipeline.schedule].splits_backward or pipeline.stages == 1:
+        return
+    for key, value, asked_for in (
+        ("train.recompute", train.recompute, train.recompute != "none"),
+        ("train.compile", "true", train.compile),
+    ):
+        if asked_for:
+            yield Mistake(
+                (key, "parallel.pipeline_parallel.schedule"),
+                f"`{key}` is {value}, but the schedule {pipeline.schedule} takes the backward pass "
+                "of a layer apart",
+                f"use the schedule Interleaved1F1B, or remove `{key}`",
+            )
+
+
 def _ordering(virtual: int) -> str:
     return " or ".join(name for name, one in SCHEDULES.items() if one.takes_virtual(virtual))
 
@@ -306,6 +324,7 @@ RULES: tuple[Rule, ...] = (
     heads_share_the_width,
     group_splits_the_weights,
     schedule_has_its_stages,
+    split_backward_is_left_alone,
     stages_have_layers,
     sizes_make_the_ranks,
     batch_divides,

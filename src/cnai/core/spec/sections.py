@@ -116,6 +116,9 @@ class ModelParallel(Section):
     split_layer: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 0
     """Index of the first transformer layer whose weights are split over the group; layers before
     it are replicated inside the group. 0 = all layers are split."""
+    sequence: bool = False
+    """Whether the group also shares out the positions of the residual stream between the split
+    matrices (sequence parallelism): less memory for activations, as many bytes sent."""
 
 
 class PipelineParallel(Section):
@@ -179,6 +182,13 @@ class Train(Section):
     """Largest norm of the gradient; none = no clipping."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Number format of the matrix products; weights and optimizer stay in float32."""
+    recompute: Literal["none", "selective", "full"] = "none"
+    """Layers that forget their activations and compute them again in backward, which takes a third
+    more work and much less memory: none of them, every second one (`selective`) or all."""
+    compile: bool = False
+    """Whether each layer is compiled (torch.compile): slower to start, faster after."""
+    deterministic: bool = False
+    """Whether only kernels that give the same bits every time may be used."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the initial weights and of the order of the data."""
     max_restarts: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 3
