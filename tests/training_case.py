@@ -39,6 +39,7 @@ def plan_of(
     cuts: tuple[int, ...] | None = None,
     microbatches: int | None = None,
     sharding: Sharding = Sharding.NONE,
+    shard_group: int = 1,
     schedule: str = "1F1B",
 ) -> ParallelPlan:
     """Plan the case in a layout; `cuts` are the layers where stages begin."""
@@ -57,6 +58,7 @@ def plan_of(
         microbatch_rows=BATCH // layout.data // pieces,
         schedule=schedule,
         sharding=sharding,
+        shard_group=shard_group,
     )
 
 

@@ -62,3 +62,11 @@ def test_zero_bubble_works_with_one_stage_a_rank(gang, one_process, tmp_path):
 def test_three_stages_a_rank(gang, one_process, tmp_path):
     plan = plan_of(PP2, schedule="Interleaved1F1B", virtual=3, layers=7)
     same(curve(gang, tmp_path, plan), one_process(7), 1e-6)
+
+
+def test_a_shared_embedding_is_averaged_over_both_data_axes(gang, one_process, tmp_path):
+    plan = plan_of(
+        Layout(data=4, pipeline=2), schedule="ZBVZeroBubble", sharding=Sharding.HYBRID,
+        shard_group=2,
+    )  # fmt: skip
+    same(curve(gang, tmp_path, plan), one_process(), 1e-6)

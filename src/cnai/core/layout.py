@@ -16,7 +16,12 @@ class Sharding(StrEnum):
     """What the ranks of a data-parallel group keep of the parameters they share."""
 
     NONE = "none"
+    HYBRID = "hybrid"
     FULL = "full"
+
+    def ranks(self, data: int, group: int) -> int:
+        """Return over how many of the `data` ranks a parameter is shared out."""
+        return {Sharding.NONE: 1, Sharding.HYBRID: group, Sharding.FULL: data}[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +154,8 @@ class ParallelPlan:
         microbatches: Pieces into which a rank's share of the batch is cut.
         microbatch_rows: Sequences in one piece.
         schedule: Name of the pipeline schedule, as torch.distributed.pipelining knows it.
-        sharding: Whether parameters are sharded over the data axis.
+        sharding: Whether parameters are sharded over the data axis, or in groups of it.
+        shard_group: Ranks of such a group, neighbours; used by hybrid sharding alone.
         reasons: Why this layout, a sentence each.
         estimate: Expected time of a step; None when the size of the model is unknown.
     """
@@ -160,6 +166,7 @@ class ParallelPlan:
     microbatch_rows: int
     schedule: str
     sharding: Sharding
+    shard_group: int = 1
     reasons: tuple[str, ...] = ()
     estimate: StepEstimate | None = None
 
@@ -167,6 +174,11 @@ class ParallelPlan:
     def global_batch(self) -> int:
         """Sequences in one step over all ranks."""
         return self.layout.data * self.microbatches * self.microbatch_rows
+
+    @property
+    def shards(self) -> int:
+        """Ranks over which a parameter is shared out, 1 = none."""
+        return self.sharding.ranks(self.layout.data, self.shard_group)
 
     @property
     def virtual(self) -> int:
@@ -207,6 +219,6 @@ class ParallelPlan:
         cuts = tuple((stage.first_layer, stage.end_layer) for stage in self.stages)
         key = (
             self.layout, cuts, self.microbatches, self.microbatch_rows, self.schedule,
-            self.sharding,
+            self.sharding, self.shards,
         )  # fmt: skip
         return hashlib.sha256(encode(key)).hexdigest()[:12]

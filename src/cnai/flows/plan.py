@@ -40,6 +40,7 @@ def request_of(spec: RunSpec) -> PlanRequest:
         split_layer=parallel.model_parallel.split_layer,
         split_sequence=parallel.model_parallel.sequence,
         sharding=parallel.data_parallel.sharding,
+        shard_group=parallel.data_parallel.shard_group,
         schedule=parallel.pipeline_parallel.schedule,
         virtual=parallel.pipeline_parallel.virtual,
         recompute=spec.train.recompute,

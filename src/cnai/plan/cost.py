@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cnai.core.estimate import StepEstimate
-from cnai.core.layout import Sharding
 from cnai.core.recompute import Recompute
 from cnai.core.shape import DecoderShape
 from cnai.plan.activations import FLOAT
@@ -151,21 +150,24 @@ def data_seconds(
 
     Without sharding one all-reduce of the float32 gradients. With it, for every microbatch, the
     parameters are gathered before forward and again before backward and the gradients scattered;
-    only what outlasts the computing is added, and the last scatter.
+    only what outlasts the computing is added, and the last scatter. Hybrid sharding does so inside
+    its groups, and adds an all-reduce of the scattered gradients between them.
     """
-    size = trial.layout.data
-    if size == 1:
+    size = trial.shards
+    if trial.layout.data == 1:
         return 0.0
     parameters = sum(rank_parameters(shape, trial, stage) for stage in stages)
-    link = machines.link(size * trial.layout.model)
     latency = machines.device.latency_seconds
-    if trial.sharding is Sharding.NONE:
-        return _ring_seconds(2 * FLOAT * parameters, size, link, latency)
+    groups, across = trial.layout.data // size, trial.layout.data * trial.layout.model
+    between = _ring_seconds(2 * FLOAT * parameters / size, groups, machines.link(across), latency)
+    if size == 1:
+        return between
+    link = machines.link(size * trial.layout.model)
     latency *= sum(trial.layers(stage) for stage in stages)
     gather = 2 * _ring_seconds(gathering.element_bytes * parameters, size, link, latency)
     scatter = _ring_seconds(FLOAT * parameters, size, link, latency)
     exposed = max(0.0, gather + scatter - gathering.hidden_seconds)
-    return trial.microbatches * exposed + scatter
+    return trial.microbatches * exposed + scatter + (between if groups > 1 else 0.0)
 
 
 def _boundary_seconds(

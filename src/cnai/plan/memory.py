@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cnai.core.layout import Memory, Sharding
+from cnai.core.layout import Memory
 from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
 from cnai.plan.activations import FLOAT, activation_bytes
@@ -67,9 +67,9 @@ def stage_memory(request: PlanRequest, trial: Trial, stage: int, device: Device)
             overhead_bytes=device.overhead_bytes,
         )
     held = rank_parameters(shape, trial, stage)
-    full = trial.sharding is Sharding.FULL and trial.layout.data > 1
+    full = trial.shards > 1
     whole = _whole_table(shape, trial, stage) if full else held
-    kept = whole + -(-(held - whole) // trial.layout.data)
+    kept = whole + -(-(held - whole) // trial.shards)
     gathered = _gathered_parameters(shape, trial, stage) if full else 0
     return Memory(
         weight_bytes=_weight_bytes(request, kept, gathered, full=full),

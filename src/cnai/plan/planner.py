@@ -23,6 +23,7 @@ from cnai.plan.rules import (
     check_ranks,
     divisors,
     legal_counts,
+    shard_group,
     violations,
 )
 
@@ -156,6 +157,7 @@ def _best(request: PlanRequest, machines: Machines, layout: Layout) -> Candidate
                 rows=share // count,
                 schedule=request.schedule,
                 sharding=sharding,
+                shard_group=shard_group(request, layout, machines.per_node),
             )
             for count in counts
         )
@@ -205,6 +207,7 @@ def _candidate(
         microbatch_rows=trial.rows,
         schedule=trial.schedule,
         sharding=trial.sharding,
+        shard_group=trial.shard_group,
         estimate=estimate_step(request, shape, trial, machines, costs) if shape else None,
     )
     usable = machines.usable_bytes(trial.layout.ranks)

@@ -100,6 +100,11 @@ def _memory(best: Weighed, rejected: Sequence[Weighed]) -> Iterator[str]:
     )
     if best.plan.sharding is Sharding.FULL:
         yield "parameters are sharded over the data axis"
+    if best.plan.sharding is Sharding.HYBRID:
+        yield (
+            f"parameters are sharded in {best.plan.layout.data // best.plan.shards} groups of "
+            f"{best.plan.shards} copies"
+        )
     if rejected:
         nearest = rejected[0]
         yield (

@@ -19,7 +19,8 @@ class PlanRequest:
         sequence: Tokens in a sequence.
         optimizer: `adamw` or `sgd`.
         precision: `float32` or `bfloat16`, the format of the matrix products.
-        sharding: `auto`, `none` or `full`.
+        sharding: `auto`, `none`, `hybrid` or `full`.
+        shard_group: Ranks of a group of hybrid sharding; None = those of a machine.
         schedule: A name of `core.schedules`.
         virtual: Stages a rank of the pipeline; None = what the schedule needs.
         split_sequence: Whether the model axis also shares out the positions of a sequence.
@@ -38,6 +39,7 @@ class PlanRequest:
     split_layer: int = 0
     split_sequence: bool = False
     sharding: str = "auto"
+    shard_group: int | None = None
     schedule: str = "1F1B"
     virtual: int | None = None
     microbatches: int | None = None
@@ -88,6 +90,12 @@ class Trial:
     rows: int
     schedule: str
     sharding: Sharding
+    shard_group: int = 1
+
+    @property
+    def shards(self) -> int:
+        """Ranks over which a parameter is shared out, 1 = none."""
+        return self.sharding.ranks(self.layout.data, self.shard_group)
 
     @property
     def virtual(self) -> int:

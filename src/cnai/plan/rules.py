@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from cnai.core.errors import SpecError
-from cnai.core.layout import Layout
+from cnai.core.layout import Layout, Sharding
 from cnai.core.recompute import Recompute
 from cnai.core.schedules import SCHEDULES, schedule_named
 from cnai.core.shape import DecoderShape
 from cnai.plan.request import PlanRequest
 
 DATA = "parallel.data_parallel.size"
+GROUP = "parallel.data_parallel.shard_group"
 MODEL = "parallel.model_parallel.size"
 SPLIT = "parallel.model_parallel.split_layer"
 STAGES = "parallel.pipeline_parallel.stages"
@@ -57,6 +58,7 @@ def violations(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
         yield from _model(request.shape, layout)
         yield from _sequence(request, layout)
         yield from _stages(request, request.shape, layout)
+    yield from _groups(request, layout)
     yield from _batch(request, layout)
 
 
@@ -115,7 +117,7 @@ def check_names(request: PlanRequest) -> None:
         ("train.optimizer", request.optimizer, ("adamw", "sgd")),
         ("train.recompute", request.recompute, tuple(Recompute)),
         ("train.precision", request.precision, ("float32", "bfloat16")),
-        ("parallel.data_parallel.sharding", request.sharding, ("auto", "none", "full")),
+        ("parallel.data_parallel.sharding", request.sharding, ("auto", *Sharding)),
         ("parallel.pipeline_parallel.schedule", request.schedule, tuple(SCHEDULES)),
     )
     for where, word, known in words:
@@ -127,6 +129,7 @@ def check_names(request: PlanRequest) -> None:
         ("train.batch", request.batch),
         ("model.sequence", request.sequence),
         (DATA, request.data),
+        (GROUP, request.shard_group),
         (MODEL, request.model),
         (STAGES, request.pipeline),
         (VIRTUAL, request.virtual),
@@ -235,6 +238,39 @@ def legal_counts(request: PlanRequest, layout: Layout, share: int) -> list[int]:
         for count in divisors(share)
         if layout.pipeline == 1 or schedule.takes(count, layout.pipeline)
     ]
+
+
+def _groups(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
+    if request.sharding != Sharding.HYBRID:
+        return
+    legal = _legal_groups(layout)
+    if not legal:
+        yield Violation(
+            where="parallel.data_parallel.sharding",
+            message=f"`sharding` is hybrid, but {layout.data} copies cannot be put into equal "
+            "groups of two or more",
+            hint=f"set `{DATA}: 4` or more, or the sharding `full`",
+        )
+    elif request.shard_group not in (None, *legal):
+        yield Violation(
+            where=GROUP,
+            message=f"`{GROUP}` is {request.shard_group}, which does not put the {layout.data} "
+            "copies into several equal groups",
+            hint=f"set it to {nearest(request.shard_group or 0, legal)}",
+        )
+
+
+def _legal_groups(layout: Layout) -> list[int]:
+    return divisors(layout.data)[1:-1]
+
+
+def shard_group(request: PlanRequest, layout: Layout, per_node: int) -> int:
+    """Return the ranks of a group of hybrid sharding, by default as many as a node holds."""
+    if request.sharding != Sharding.HYBRID:
+        return 1
+    legal = _legal_groups(layout)
+    fitting = [size for size in legal if size * layout.model <= per_node]
+    return request.shard_group or (fitting[-1:] or legal)[0]
 
 
 def _batch(request: PlanRequest, layout: Layout) -> Iterator[Violation]:

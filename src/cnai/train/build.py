@@ -44,7 +44,7 @@ def build_decoder(
         split_over_model_axis(part, plan.layout, ranks.mesh["model"])
     _tie(parts)
     recompute_layers(parts, Recompute(settings.recompute))
-    if plan.sharding is Sharding.FULL:
+    if plan.sharding is not Sharding.NONE:
         shard_over_data_axis(parts, plan, ranks, precision=settings.precision)
     for part in parts:
         part.to_empty(device=ranks.device)
@@ -59,11 +59,12 @@ def shard_over_data_axis(
 ) -> None:
     """Shard every parameter over the data axis (FSDP2), a group a layer and one for the rest.
 
-    In bfloat16 the layers are gathered and computed in it, and gradients are summed in float32. An
+    Of two data axes, hybrid sharding replicates over the first and shards over the second. In
+    bfloat16 the layers are gathered and computed in it, and gradients are summed in float32. An
     embedding that two stages of this rank share stays whole: torch shards a parameter for one
     module only. Source: Zhao et al. 2023, arXiv 2304.11277.
     """
-    mesh = ranks.mesh["data"]
+    mesh = ranks.mesh[ranks.data_axes]
     policy = MixedPrecisionPolicy()
     if precision == "bfloat16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)

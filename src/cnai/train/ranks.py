@@ -12,9 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from cnai.core.layout import Layout, ParallelPlan, Place
-
-AXES = ("pipeline", "data", "model")
+from cnai.core.layout import Layout, ParallelPlan, Place, Sharding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +21,9 @@ class Ranks:
 
     Attributes:
         place: Coordinates of this rank.
-        mesh: All ranks, with axes `pipeline`, `data` and `model`.
+        mesh: All ranks, with axes `pipeline`, `data` and `model`; hybrid sharding has `replicate`
+            and `shard` in place of `data`.
+        data_axes: The one or two axes of the mesh that hold copies of the model.
         device: Where this rank computes.
         tie: Group of the owners of the first and last stage at these data and model coordinates,
             which each hold a tied embedding; None where one rank owns both or nothing is tied.
@@ -33,12 +33,13 @@ class Ranks:
     place: Place
     mesh: DeviceMesh
     device: torch.device
+    data_axes: tuple[str, ...]
     tie: dist.ProcessGroup | None
 
     @property
-    def data_group(self) -> dist.ProcessGroup:
-        """The ranks that hold the same part of the model."""
-        return self.mesh.get_group("data")
+    def axis_sizes(self) -> dict[str, int]:
+        """Ranks along the axes over which parameters may lie, by axis."""
+        return {axis: self.mesh[axis].size() for axis in (*self.data_axes, "model")}
 
     def total(self, values: list[float]) -> list[float]:
         """Sum numbers over all ranks, in float64 so that their order does not show."""
@@ -47,9 +48,10 @@ class Ranks:
         return [float(value) for value in vector]
 
     def average(self, tensors: list[Tensor]) -> None:
-        """Average tensors in place over the data axis, as one message."""
+        """Average tensors in place over the data axis, as one message (two under hybrid)."""
         if self.layout.data > 1 and tensors:
-            _all_reduce_flat(tensors, self.data_group)
+            for axis in self.data_axes:
+                _all_reduce_flat(tensors, self.mesh.get_group(axis))
             torch._foreach_div_(tensors, self.layout.data)
 
     def add_tied(self, tensors: list[Tensor]) -> None:
@@ -106,14 +108,17 @@ def joined(
         world_size=layout.ranks,
         timeout=limit,
     )
-    mesh = init_device_mesh(
-        device.type, (layout.pipeline, layout.data, layout.model), mesh_dim_names=AXES
-    )
+    data_axes = {"data": layout.data}
+    if plan.sharding is Sharding.HYBRID:
+        data_axes = {"replicate": layout.data // plan.shards, "shard": plan.shards}
+    axes = {"pipeline": layout.pipeline, **data_axes, "model": layout.model}
+    mesh = init_device_mesh(device.type, tuple(axes.values()), mesh_dim_names=tuple(axes))
     yield Ranks(
         layout=layout,
         place=layout.place(rank),
         mesh=mesh,
         device=device,
+        data_axes=tuple(data_axes),
         tie=_tie_group(plan, rank) if tied and len(set(plan.ends)) > 1 else None,
     )
     # Without the barrier a rank that is done may tear down pairs that another still uses.

@@ -82,14 +82,14 @@ def shards_of(parts: Sequence[nn.Module], ranks: Ranks) -> list[Shard]:
             parameter,
             nn.Parameter(local_of(parameter.detach())),
             _copies(name, parameter, ranks),
-            "data" in _sharded_axes(parameter),
+            not _sharded_axes(parameter).isdisjoint(ranks.data_axes),
         )
         for name, parameter in found.items()
     ]
 
 
 def _copies(name: str, parameter: nn.Parameter, ranks: Ranks) -> int:
-    sizes = {"data": ranks.layout.data, "model": ranks.layout.model}
+    sizes = ranks.axis_sizes
     whole = prod(size for axis, size in sizes.items() if axis not in _sharded_axes(parameter))
     tied_twice = ranks.tie is not None and name == "embedding.weight"
     return whole * (2 if tied_twice else 1)

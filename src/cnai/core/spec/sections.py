@@ -103,9 +103,11 @@ class DataParallel(Section):
 
     size: Positive | None = None
     """Copies; none = chosen by the planner."""
-    sharding: Literal["auto", "none", "full"] = "auto"
-    """Whether the copies share out the parameters (`full`, FSDP) or each hold all (`none`); `auto`
-    = `none` where it fits the memory."""
+    sharding: Literal["auto", "none", "hybrid", "full"] = "auto"
+    """Whether the copies share out the parameters (`full`, FSDP), do so in groups (`hybrid`), or
+    each hold all (`none`); `auto` = `none` where it fits the memory, else `full`."""
+    shard_group: Positive | None = None
+    """Copies in a group of hybrid sharding; none = as many as one machine holds."""
 
 
 class ModelParallel(Section):
