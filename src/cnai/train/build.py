@@ -21,6 +21,7 @@ from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
 from cnai.core.spec.sections import Train
 from cnai.models import Decoder, Weights
+from cnai.train.compiling import compile_layers
 from cnai.train.ranks import Ranks
 from cnai.train.recompute import recompute_layers
 from cnai.train.split import split_over_model_axis
@@ -44,6 +45,8 @@ def build_decoder(
         split_over_model_axis(part, plan.layout, ranks.mesh["model"])
     _tie(parts)
     recompute_layers(parts, Recompute(settings.recompute))
+    if settings.compile:
+        compile_layers(parts)
     if plan.sharding is not Sharding.NONE:
         shard_over_data_axis(parts, plan, ranks, precision=settings.precision)
     for part in parts:

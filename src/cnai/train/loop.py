@@ -21,6 +21,7 @@ from cnai.core.events import Event, StepDone
 from cnai.core.layout import ParallelPlan
 from cnai.core.spec.sections import Train
 from cnai.train.checkpoint import Checkpoints, State
+from cnai.train.determinism import make_deterministic
 from cnai.train.optimizer import Optimizer, learning_rate
 from cnai.train.pipeline import engine_for
 from cnai.train.ranks import Ranks
@@ -64,6 +65,8 @@ class Trainer:
     """One rank's state between steps: its parts of the model and of the optimizer."""
 
     def __init__(self, job: TrainJob, ranks: Ranks, parts: Sequence[nn.Module]) -> None:
+        if job.settings.deterministic:
+            make_deterministic()
         self._job = job
         self._ranks = ranks
         self._shards = shards_of(parts, ranks)

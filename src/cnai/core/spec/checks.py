@@ -217,6 +217,21 @@ def split_backward_is_left_alone(asked: Asked) -> Iterator[Mistake]:
             )
 
 
+def module_is_taken_whole(asked: Asked) -> Iterator[Mistake]:
+    """Of a user's own module no layers are known."""
+    train = asked.spec.train
+    for key, asked_for in (
+        ("train.recompute", train.recompute != "none"),
+        ("train.compile", train.compile),
+    ):
+        if asked_for and asked.spec.model.module:
+            yield Mistake(
+                (key, "model.module"),
+                f"`{key}` works on the layers of a decoder; a model from `model.module` has none",
+                f"remove `{key}` and do it in the module",
+            )
+
+
 def _ordering(virtual: int) -> str:
     return " or ".join(name for name, one in SCHEDULES.items() if one.takes_virtual(virtual))
 
@@ -325,6 +340,7 @@ RULES: tuple[Rule, ...] = (
     group_splits_the_weights,
     schedule_has_its_stages,
     split_backward_is_left_alone,
+    module_is_taken_whole,
     stages_have_layers,
     sizes_make_the_ranks,
     batch_divides,
