@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from cnai.core.adapters import Adapters
 from cnai.core.layout import Layout, Sharding
+from cnai.plan.activations import activation_bytes
 from cnai.plan.balance import balance
 from cnai.plan.devices import DEVICES
 from cnai.plan.memory import (
-    activation_bytes,
-    in_flight,
     rank_parameters,
     stage_memory,
     stage_parameters,
 )
+from cnai.plan.pipeline import in_flight
 from cnai.plan.request import Trial
 from plan_cases import LARGE, SMALL, small
 

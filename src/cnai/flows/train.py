@@ -44,6 +44,7 @@ from cnai.flows.stopping import StopWish, stop_wishes
 from cnai.flows.worker_order import WorkerOrder
 from cnai.monitor import DETECTORS, RunFollower, Tick, Watch, serve_metrics
 from cnai.schedule import allocate
+from cnai.train.compiling import missing_compiler
 from cnai.train.manifest import newest_whole
 
 _POLL_SECONDS = 0.25
@@ -92,6 +93,8 @@ def train_run(
         run.name, Phase.TRAIN, plan.layout.ranks, fleet_of(spec), group=plan.layout.model
     )
     listener.note(allocation.reason)
+    if spec.train.compile and (missing := missing_compiler()):
+        listener.warn(f"{missing}; the layers run as they are")
     gang = LocalGang(server="cnai.train.forkserver", preload=["cnai.flows.worker"])
     with run.writer("agent") as agent, _metrics(spec, run, listener), gang, stop_wishes() as wish:
         return Supervisor(spec, run, plan, gang, agent, listener, wish).supervise(manifest)

@@ -79,7 +79,7 @@ def _train(
         update_ratio_every=spec.monitor.update_ratio_every,
     )
     membership = joined(
-        plan.layout,
+        plan,
         context.rank,
         store=context.store,
         attempt=context.attempt,
@@ -88,8 +88,7 @@ def _train(
     )
     reader = reader_of(order.dataset, batch=spec.train.batch, seed=spec.train.seed)
     with membership as ranks:
-        module = _module(spec, shape, plan, ranks)
-        trainer = Trainer(job, ranks, module)
+        trainer = Trainer(job, ranks, _parts(spec, shape, plan, ranks))
         record(
             RankReady(
                 time_unix=time.time(),
@@ -112,17 +111,10 @@ def _train(
         train(job, trainer, reader, checkpoints, record)
 
 
-def _module(
+def _parts(
     spec: RunSpec, shape: DecoderShape | None, plan: ParallelPlan, ranks: Ranks
-) -> nn.Module:
+) -> tuple[nn.Module, ...]:
     if shape is not None:
-        return build_decoder(
-            shape,
-            plan,
-            ranks,
-            first_weights(spec, shape),
-            precision=spec.train.precision,
-            adapters=spec.train.lora.adapters(),
-        )
+        return build_decoder(shape, plan, ranks, first_weights(spec, shape), spec.train)
     torch.manual_seed(spec.train.seed)
-    return user_module(spec.model.module or "").to(ranks.device)
+    return (user_module(spec.model.module or "").to(ranks.device),)

@@ -10,11 +10,11 @@ import math
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cnai.core.batches import BatchReader
 from cnai.core.errors import RunError
@@ -22,6 +22,7 @@ from cnai.core.events import EvaluationDone, Event, StepDone
 from cnai.core.layout import ParallelPlan, Sharding
 from cnai.core.spec.sections import Train
 from cnai.train.checkpoint import Checkpoints, State
+from cnai.train.determinism import make_deterministic
 from cnai.train.evaluation import Evaluation
 from cnai.train.noise import NoiseScale
 from cnai.train.optimizer import Optimizer, learning_rate
@@ -65,15 +66,17 @@ class StopRequest:
 
 
 class Trainer:
-    """One rank's state between steps: its part of the model and of the optimizer."""
+    """One rank's state between steps: its parts of the model and of the optimizer."""
 
-    def __init__(self, job: TrainJob, ranks: Ranks, module: nn.Module) -> None:
+    def __init__(self, job: TrainJob, ranks: Ranks, parts: Sequence[nn.Module]) -> None:
+        if job.settings.deterministic:
+            make_deterministic()
         self._job = job
         self._ranks = ranks
-        self._module = module
-        self._shards = shards_of(module, ranks)
+        self._shards = shards_of(parts, ranks)
         self._optimizer = Optimizer(self._shards, job.settings)
-        self._engine = engine_for(module, job.plan, ranks, job.settings)
+        self._parts = tuple(parts)
+        self._engine = engine_for(parts, job.plan, ranks, job.settings)
         self._evaluation = Evaluation(
             job.plan, ranks, self._engine, job.settings.evaluate_sequences
         )
@@ -85,7 +88,7 @@ class Trainer:
     @property
     def parameters(self) -> int:
         """Numbers that this rank holds."""
-        return sum(local_of(value).numel() for value in self._module.parameters())
+        return sum(local_of(value).numel() for value in self._parameters().values())
 
     @property
     def trainable(self) -> int:
@@ -95,17 +98,16 @@ class Trainer:
     @property
     def frozen(self) -> tuple[str, ...]:
         """Names of the parameters that training leaves alone, `*` for the layer."""
-        parameters = self._module.named_parameters()
+        parameters = self._parameters().items()
         names = (_LAYER.sub("layers.*.", name) for name, one in parameters if not one.requires_grad)
         return tuple(dict.fromkeys(names))
 
+    def _parameters(self) -> dict[str, nn.Parameter]:
+        return {name: one for part in self._parts for name, one in part.named_parameters()}
+
     def state(self) -> State:
         """Return what a checkpoint holds, sharing storage: what is trained, and nothing frozen."""
-        model = {
-            name: value.detach()
-            for name, value in self._module.named_parameters()
-            if value.requires_grad
-        }
+        model: dict[str, Tensor] = {s.name: s.parameter.detach() for s in self._shards}
         return {"model": model, "optimizer": self._optimizer.state()}
 
     def step(self, step: int, reader: BatchReader, *, stop: bool) -> tuple[StepDone, bool]:
@@ -173,8 +175,7 @@ class Trainer:
         if tied:
             self._ranks.add_tied(tied)
         own = self._square() if self._noise else 0.0
-        if self._job.plan.sharding is Sharding.NONE:
-            self._ranks.average([shard.local_gradient() for shard in self._shards])
+        self._ranks.average([s.local_gradient() for s in self._shards if not s.is_sharded])
         return own
 
     def _square(self) -> float:
@@ -213,7 +214,7 @@ class Trainer:
         return _update_ratio(self._shards, before) if measure else None
 
 
-def _update_ratio(shards: list[Shard], before: list[torch.Tensor]) -> float:
+def _update_ratio(shards: list[Shard], before: list[Tensor]) -> float:
     """Return the norm of the update over the norm of the weights before it."""
     change = torch._foreach_sub([shard.local.detach() for shard in shards], before)
     weights = sum(squared_norm(before))

@@ -1,8 +1,8 @@
-"""Forward and backward of one step's share of the batch, whole or as a pipeline stage."""
+"""Forward and backward of one step's share of the batch, whole or as stages of a pipeline."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
@@ -10,7 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
+from torch.distributed.pipelining.schedules import (
+    PipelineScheduleMulti,
+    PipelineScheduleSingle,
+    get_schedule_class,
+)
 
 from cnai.core.layout import ParallelPlan
 from cnai.core.spec.sections import Train
@@ -71,40 +75,39 @@ class WholeModel:
     def judge(self, tokens_RU: Tensor) -> Tensor:
         """Run the micro-batches one after the other, forward only."""
         losses = []
-        with torch.no_grad(), judging(self._module, self._objective):
+        with torch.no_grad(), judging([self._module], self._objective):
             for piece in tokens_RU.chunk(self._microbatches):
                 with self._autocast():
                     losses.append(self._objective(self._module(piece[:, :-1]), piece[:, 1:]))
         return torch.cat(losses)
 
 
-class StageOfPipeline:
-    """One stage; torch's schedule decides the order of passes and does the sends."""
+class StagesOfPipeline:
+    """The stages that this rank owns; torch's schedule orders the passes and does the sends."""
 
     def __init__(
         self,
-        module: nn.Module,
+        parts: Sequence[nn.Module],
         plan: ParallelPlan,
         ranks: Ranks,
         objective: Objective,
         autocast: Autocast,
     ) -> None:
-        stage = PipelineStage(
-            module,
-            ranks.place.pipeline,
-            ranks.layout.pipeline,
-            ranks.device,
-            group=ranks.mesh.get_group("pipeline"),
-        )
-        schedule = get_schedule_class(plan.schedule)
-        if not issubclass(schedule, PipelineScheduleSingle):
-            raise TypeError(f"schedule {plan.schedule} wants several stages a rank")
-        self._schedule = schedule(
-            stage, n_microbatches=plan.microbatches, loss_fn=objective, scale_grads=False
-        )
-        self._module = module
+        place = ranks.place.pipeline
+        stages = [
+            PipelineStage(
+                part,
+                stage.index,
+                len(plan.stages),
+                ranks.device,
+                group=ranks.mesh.get_group("pipeline"),
+            )
+            for part, stage in zip(parts, plan.stages_of(place), strict=True)
+        ]
+        self._schedule = _schedule_of(stages, plan, objective)
+        self._is_first, self._is_last = (place == end for end in plan.ends)
+        self._parts = parts
         self._objective = objective
-        self._ranks = ranks
         self._autocast = autocast
 
     def run(self, tokens_RU: Tensor) -> float:
@@ -114,42 +117,54 @@ class StageOfPipeline:
 
     def judge(self, tokens_RU: Tensor) -> Tensor:
         """Run the schedule forward only."""
-        with torch.no_grad(), judging(self._module, self._objective):
+        with torch.no_grad(), judging(self._parts, self._objective):
             losses = self._flow(self._schedule.eval, tokens_RU)
         return torch.cat(losses) if losses else torch.zeros(0, dtype=torch.float64)
 
     def _flow(self, run: Callable[..., object], tokens_RU: Tensor) -> list[Tensor]:
         """Send rows through all stages; return the losses of the micro-batches on the last."""
+        inputs = (tokens_RU[:, :-1],) if self._is_first else ()
+        target = tokens_RU[:, 1:] if self._is_last else None
         losses: list[Tensor] = []
         with self._autocast():
-            if self._ranks.is_first_stage:
-                run(tokens_RU[:, :-1], return_outputs=False)
-            elif self._ranks.is_last_stage:
-                run(target=tokens_RU[:, 1:], losses=losses, return_outputs=False)
-            else:
-                run(return_outputs=False)
+            run(*inputs, target=target, losses=losses, return_outputs=False)
         return losses
 
 
+def _schedule_of(
+    stages: list[PipelineStage], plan: ParallelPlan, objective: Objective
+) -> PipelineScheduleSingle | PipelineScheduleMulti:
+    kind = get_schedule_class(plan.schedule)
+    several = issubclass(kind, PipelineScheduleMulti)
+    schedule: PipelineScheduleSingle | PipelineScheduleMulti = kind(
+        stages if several else stages[0], plan.microbatches, loss_fn=objective, scale_grads=False
+    )
+    return schedule
+
+
 @contextmanager
-def judging(module: nn.Module, objective: Objective) -> Iterator[None]:
-    """Let the objective judge rows in the block, and leave the module as it was found."""
-    was_training = module.training
-    module.eval()
+def judging(parts: Sequence[nn.Module], objective: Objective) -> Iterator[None]:
+    """Let the objective judge rows in the block, and leave the parts as they were found."""
+    was_training = [part.training for part in parts]
     objective.judging = True
     try:
+        for part in parts:
+            part.eval()
         yield
     finally:
         objective.judging = False
-        module.train(was_training)
-        for part in module.modules():
-            if isinstance(part, FSDPModule):
-                # Without a backward the parameters of the root would stay gathered, and a
-                # checkpoint would see them so.
-                part.reshard()
+        for part, training in zip(parts, was_training, strict=True):
+            part.train(training)
+            for module in part.modules():
+                if isinstance(module, FSDPModule):
+                    # Without a backward the parameters of the root would stay gathered, and a
+                    # checkpoint would see them so.
+                    module.reshard()
 
 
-def engine_for(module: nn.Module, plan: ParallelPlan, ranks: Ranks, settings: Train) -> Engine:
+def engine_for(
+    parts: Sequence[nn.Module], plan: ParallelPlan, ranks: Ranks, settings: Train
+) -> Engine:
     """Choose how this rank runs its micro-batches."""
     objective = Objective(settings.z_loss, plan.microbatches)
 
@@ -159,5 +174,5 @@ def engine_for(module: nn.Module, plan: ParallelPlan, ranks: Ranks, settings: Tr
         )
 
     if plan.layout.pipeline == 1:
-        return WholeModel(module, plan.microbatches, objective, autocast)
-    return StageOfPipeline(module, plan, ranks, objective, autocast)
+        return WholeModel(parts[0], plan.microbatches, objective, autocast)
+    return StagesOfPipeline(parts, plan, ranks, objective, autocast)

@@ -7,7 +7,9 @@ no collective, costs no dispatch through DTensor, and is the same arithmetic.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +30,7 @@ class Shard:
         parameter: The parameter of the module.
         local: A leaf that shares the local storage, for the optimizer.
         copies: Ranks that hold these very numbers, this one included.
+        is_sharded: Whether it is sharded over the data axis; torch then sums its gradient.
         is_partial: Whether backward leaves only the part of the gradient that comes from this
             rank's heads, so that it must be summed over the model axis.
     """
@@ -36,6 +39,7 @@ class Shard:
     parameter: nn.Parameter
     local: nn.Parameter
     copies: int
+    is_sharded: bool = False
     is_partial: bool = False
 
     @property
@@ -86,30 +90,39 @@ def held_index(parameter: DTensor) -> tuple[slice, ...]:
     return tuple(slice(first, first + n) for first, n in zip(offset, size, strict=True))
 
 
-def shards_of(module: nn.Module, ranks: Ranks) -> list[Shard]:
-    """List the trained parameters of this rank's part, each once; frozen ones are left out."""
+def shards_of(parts: Sequence[nn.Module], ranks: Ranks) -> list[Shard]:
+    """List the trained parameters of this rank's parts, each once; frozen ones are left out."""
+    found: dict[str, nn.Parameter] = {}
+    for part in parts:
+        found |= dict(part.named_parameters())
     return [
         Shard(
             name,
             parameter,
             nn.Parameter(local_of(parameter.detach())),
             _copies(name, parameter, ranks),
+            not _sharded_axes(parameter).isdisjoint(ranks.data_axes),
             _is_partial(name, ranks),
         )
-        for name, parameter in module.named_parameters()
+        for name, parameter in found.items()
         if parameter.requires_grad
     ]
 
 
 def _copies(name: str, parameter: nn.Parameter, ranks: Ranks) -> int:
-    axes = {"data": ranks.layout.data, "model": ranks.layout.model}
-    if isinstance(parameter, DTensor):
-        names = parameter.device_mesh.mesh_dim_names or ()
-        for axis, placement in zip(names, parameter.placements, strict=True):
-            if not placement.is_replicate():  # plain or strided shard
-                axes[axis] = 1
+    sizes = ranks.axis_sizes
+    whole = prod(size for axis, size in sizes.items() if axis not in _sharded_axes(parameter))
     tied_twice = ranks.tie is not None and name == "embedding.weight"
-    return axes["data"] * axes["model"] * (2 if tied_twice else 1)
+    return whole * (2 if tied_twice else 1)
+
+
+def _sharded_axes(parameter: nn.Parameter) -> set[str]:
+    """Return the axes over which it is sharded, evenly or strided."""
+    if not isinstance(parameter, DTensor):
+        return set()
+    names = parameter.device_mesh.mesh_dim_names or ()
+    placed = zip(names, parameter.placements, strict=True)
+    return {axis for axis, placement in placed if not placement.is_replicate()}
 
 
 def _is_partial(name: str, ranks: Ranks) -> bool:
