@@ -72,12 +72,19 @@ class StepDone(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSaved(Event):
-    """A checkpoint is complete on the store."""
+    """A checkpoint is complete on the store.
+
+    Attributes:
+        seconds: From the end of the step to the moment in which the checkpoint got its name.
+        blocked_seconds: The part of it in which rank 0 could not train: the copy of the state, and
+            the wait for an earlier checkpoint that was still being written.
+    """
 
     step: int
     path: str
     size_bytes: int
     seconds: float
+    blocked_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

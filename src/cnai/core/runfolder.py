@@ -18,6 +18,7 @@ import fcntl
 import heapq
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -195,7 +196,8 @@ class EventWriter:
 
     A line is handed to the operating system in one write call, so a process that is killed loses
     at most the line it was writing. A torn last line, left by a killed predecessor or by a full
-    disk, is closed with a newline first, so that it cannot swallow the next line.
+    disk, is closed with a newline first, so that it cannot swallow the next line. The threads of
+    its process may share it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -205,6 +207,7 @@ class EventWriter:
             size = os.fstat(self._handle).st_size
             self._torn = bool(size) and os.pread(self._handle, 1, size - 1) != b"\n"
         self.path = path
+        self._lock = threading.Lock()
 
     def write(self, event: Event) -> None:
         """Append one event.
@@ -212,7 +215,7 @@ class EventWriter:
         Raises:
             RunError: The disk is full or the file cannot be written.
         """
-        with saving(self.path):
+        with saving(self.path), self._lock:
             line = b"\n" * self._torn + event_line(event)
             self._torn = True
             while line:

@@ -100,7 +100,13 @@ def _train(
                 parameters=trainer.parameters,
             )
         )
-        checkpoints = Checkpoints(run, ranks, keep=spec.checkpoint.keep, plan_digest=plan.digest)
+        checkpoints = Checkpoints(
+            run,
+            ranks,
+            keep=spec.checkpoint.keep,
+            plan_digest=plan.digest,
+            background=spec.checkpoint.mode == "async",
+        )
         train(job, trainer, reader, checkpoints, record)
 
 

@@ -6,10 +6,10 @@ the gradient and whether somebody was asked to stop, so that all stop after the 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,16 +17,14 @@ from torch import nn
 
 from cnai.core.batches import BatchReader
 from cnai.core.errors import RunError
-from cnai.core.events import Event, StepDone
-from cnai.core.layout import ParallelPlan, Sharding
+from cnai.core.events import StepDone
+from cnai.core.layout import ParallelPlan, Place, Sharding
 from cnai.core.spec.sections import Train
-from cnai.train.checkpoint import Checkpoints, State
+from cnai.train.checkpoint import Checkpoints, Record, State
 from cnai.train.optimizer import Optimizer, learning_rate
 from cnai.train.pipeline import engine_for
 from cnai.train.ranks import Ranks
 from cnai.train.shards import Shard, shards_of, squared_norm
-
-Record = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +93,8 @@ class Trainer:
             RunError: Loss or gradient is not finite.
         """
         start = time.perf_counter()
+        # What is random in a user's module then depends on the step alone, also after a resume.
+        torch.manual_seed(_seed_of_step(self._job.settings.seed, step, self._ranks.place))
         share = self._job.plan.microbatches * self._job.plan.microbatch_rows
         first = self._ranks.place.data * share
         rows = reader.rows(step, first, share)
@@ -168,6 +168,12 @@ class Trainer:
         return _update_ratio(self._shards, before) if measure else None
 
 
+def _seed_of_step(seed: int, step: int, place: Place) -> int:
+    """Return a seed that stages and copies of the model do not share, but a split layer does."""
+    words = f"{seed} {step} {place.pipeline} {place.data}".encode()
+    return int.from_bytes(hashlib.sha256(words).digest()[:8])
+
+
 def _update_ratio(shards: list[Shard], before: list[torch.Tensor]) -> float:
     """Return the norm of the update over the norm of the weights before it."""
     change = torch._foreach_sub([shard.local.detach() for shard in shards], before)
@@ -195,12 +201,13 @@ def train(
         checkpoints.load(job.resume_step, trainer.state())
     done = job.resume_step
     stopping = False
-    while done < job.steps and not stopping:
-        event, stopping = trainer.step(done, reader, stop=stop.asked)
-        done += 1
-        record(event)
-        if stopping or done == job.steps or done % job.checkpoint_every == 0:
-            saved = checkpoints.save(done, trainer.state())
-            if saved is not None:
-                record(saved)
+    with checkpoints:
+        while done < job.steps and not stopping:
+            event, stopping = trainer.step(done, reader, stop=stop.asked)
+            done += 1
+            record(event)
+            checkpoints.check()
+            last = stopping or done == job.steps
+            if last or done % job.checkpoint_every == 0:
+                checkpoints.save(done, trainer.state(), record, last=last)
     return done

@@ -27,6 +27,8 @@ class Ranks:
         device: Where this rank computes.
         tie: Group of the first and last stage at these data and model coordinates, which share a
             tied embedding; None where there is nothing to share.
+        writers: All ranks, for the thread that writes checkpoints: a group of its own, so that its
+            messages never mix with those of a step.
     """
 
     layout: Layout
@@ -34,6 +36,7 @@ class Ranks:
     mesh: DeviceMesh
     device: torch.device
     tie: dist.ProcessGroup | None
+    writers: dist.ProcessGroup
 
     @property
     def data_group(self) -> dist.ProcessGroup:
@@ -66,10 +69,6 @@ class Ranks:
         """Add tensors in place over the stages that share the embedding."""
         if self.tie is not None:
             _all_reduce_flat(tensors, self.tie)
-
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-        dist.barrier()
 
 
 def _all_reduce_flat(tensors: list[Tensor], group: dist.ProcessGroup) -> None:
@@ -124,10 +123,18 @@ def joined(
         mesh=mesh,
         device=device,
         tie=_tie_group(layout, rank) if tied and layout.pipeline > 1 else None,
+        writers=_writers(limit),
     )
     # Without the barrier a rank that is done may tear down pairs that another still uses.
     dist.barrier()
     dist.destroy_process_group()
+
+
+def _writers(limit: timedelta) -> dist.ProcessGroup:
+    group = dist.new_group(backend="gloo", timeout=limit)
+    if not isinstance(group, dist.ProcessGroup):
+        raise TypeError("this rank is not in the group of all ranks")
+    return group
 
 
 _CPU = torch.device("cpu")

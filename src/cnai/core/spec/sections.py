@@ -199,6 +199,9 @@ class Checkpoint(Section):
     """Steps between checkpoints; the last step is always saved."""
     keep: Positive = 2
     """Newest checkpoints kept."""
+    mode: Literal["async", "sync"] = "async"
+    """`async`: training goes on while a copy of the state is written, which takes as much memory
+    again as the state; `sync`: training waits. The last checkpoint is always waited for."""
 
 
 class Monitor(Section):
