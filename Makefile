@@ -10,7 +10,7 @@ RUN    := OMP_WAIT_POLICY=PASSIVE
 help:  ## List the targets.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.run  ## Train, compress and serve a small model on this machine (about 6 minutes).
+demo: $(VENV)/.run  ## Train, compress and serve a small model on this machine (about 4 minutes).
 	$(RUN) $(BIN)/ai-cli run examples/02-quickstart/run.yaml -y
 
 test: check services  ## All checks and all tests (what CI runs).
@@ -36,6 +36,8 @@ docs: $(VENV)/.dev  ## Build the documentation into site/.
 
 bench: $(VENV)/.dev  ## Run every benchmark; prints ratios.
 	$(RUN) $(BIN)/python benchmarks/train_layouts.py
+	$(RUN) $(BIN)/python benchmarks/serve_cost.py
+	$(RUN) $(BIN)/ai-cli run examples/02-quickstart/run.yaml -y -q
 	$(RUN) $(BIN)/python benchmarks/int8_quality.py
 
 setup: $(VENV)/.dev  ## Make the virtual environment with everything for development.

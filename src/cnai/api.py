@@ -53,26 +53,24 @@ def plan(source: Source) -> ParallelPlan:
 
 def train(source: Source, *, fresh: bool = False, listener: Listener | None = None) -> TrainResult:
     """Train to the last step, or go on with an interrupted training."""
-    from cnai.flows.folder import open_run
-    from cnai.flows.run import Chain
+    from cnai.flows.beginning import Beginning
+    from cnai.flows.folder import opened_run
 
     chosen = spec(source)
     layout = plan(chosen)
-    folder = open_run(chosen, fresh=fresh)
-    with folder.locked():
-        chain = Chain(chosen, folder, listener or Silence())
-        return chain.train(layout, chain.data())
+    with opened_run(chosen, fresh=fresh) as folder:
+        beginning = Beginning(chosen, folder, listener or Silence())
+        return beginning.train(layout, beginning.data())
 
 
 def run(source: Source, *, fresh: bool = False, listener: Listener | None = None) -> RunSummary:
     """Do the whole chain: plan, data, train, evaluate, compress, serve one request."""
-    from cnai.flows.folder import open_run
+    from cnai.flows.folder import opened_run
     from cnai.flows.run import run_chain
 
     chosen = spec(source)
     layout = plan(chosen)
-    folder = open_run(chosen, fresh=fresh)
-    with folder.locked():
+    with opened_run(chosen, fresh=fresh) as folder:
         return run_chain(chosen, folder, layout, listener or Silence())
 
 

@@ -18,18 +18,22 @@ def planned(out: Output, spec: RunSpec, *, yes: bool, dry_run: bool) -> Parallel
 
     Raises:
         PlanError: Nothing fits the machines.
+        SpecError: Nobody is there to ask.
         click.Abort: The user said no.
     """
+    from cnai.flows.here import check_is_here
     from cnai.flows.plan import plan_run
+    from cnai.flows.shape import steps_of
 
     plan = plan_run(spec)
+    if not dry_run:
+        check_is_here(spec)
     if dry_run:
         out.record(to_dict(plan))
         show_plan(out, plan)
         return None
-    if not yes:
+    if not yes and out.interactive:
         show_plan(out, plan)
-    out.confirm(
-        f"Train `{spec.name}` for {spec.steps} steps on {plan.layout.ranks} ranks?", yes=yes
-    )
+    question = f"Train `{spec.name}` for {steps_of(spec)} steps on {plan.layout.ranks} ranks?"
+    out.confirm(question, yes=yes)
     return plan

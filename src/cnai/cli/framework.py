@@ -21,6 +21,7 @@ CONTEXT = {
     "token_normalize_func": dashes,
     "help_option_names": ["-h", "--help"],
     "max_content_width": 100,
+    "show_default": True,
 }
 
 

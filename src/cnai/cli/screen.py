@@ -148,11 +148,16 @@ def training_line(progress: RunProgress) -> str:
     """Return one line that tells how training stands."""
     if progress.loss is None:
         return f"train: {progress.state}, no step yet"
-    eta = "?" if progress.eta_seconds is None else format_seconds(progress.eta_seconds)
+    if progress.state.is_final:
+        left = str(progress.state)
+    elif progress.eta_seconds is None:
+        left = "? left"
+    else:
+        left = f"{format_seconds(progress.eta_seconds)} left"
     speed = format_count(progress.tokens_per_second or 0)
     return (
         f"train: step {progress.step}/{progress.steps}  loss {progress.loss:.3f}  "
-        f"{speed} tokens/s  ranks {len(progress.ranks)}  {eta} left"
+        f"{speed} tokens/s  ranks {len(progress.ranks)}  {left}"
     )
 
 

@@ -12,6 +12,7 @@ from cnai.compress.inspect import ModelInfo, TensorGroup, inspect
 from cnai.compress.manifest import read_artifact
 from cnai.compress.matrix import QuantizedMatrix, Quantizer
 from cnai.compress.quantize import quantize
+from cnai.compress.source import open_source
 
 __all__ = [
     "ModelInfo",
@@ -21,6 +22,7 @@ __all__ = [
     "export",
     "inspect",
     "measure",
+    "open_source",
     "quantize",
     "read_artifact",
     "require",

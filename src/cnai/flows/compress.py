@@ -9,6 +9,7 @@ from cnai.core.artifact import Artifact
 from cnai.core.batches import BatchReader
 from cnai.core.blobs import BlobStore
 from cnai.core.dataset import DatasetManifest
+from cnai.core.errors import DataError
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec
 from cnai.flows.evaluate import checkpoint_step, validation_rows
@@ -28,10 +29,15 @@ def export_run(
     """Write a checkpoint as a model folder in Hugging Face layout, with its tokenizer.
 
     Raises:
-        DataError: There is no checkpoint, it is damaged, or the model is no decoder.
+        DataError: There is no checkpoint, it is damaged, or the model is a user's own module.
     """
     shape = shape_of(spec)
-    assert shape is not None, "a user's own module is not exported; the chain leaves it out"
+    if shape is None:
+        raise DataError(
+            f"run `{run.name}` trained the module `{spec.model.module}`, which is not exported",
+            where=str(run.spec_file),
+            hint="only decoders described by their shape or a model folder can be exported",
+        )
     chosen = checkpoint_step(run, step)
     checkpoint = run.checkpoint(chosen)
     return export(

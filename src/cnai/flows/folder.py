@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cnai.core.errors import RunError, SpecError
 from cnai.core.files import saving, write_atomically
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec, load_spec, same_work, to_yaml
+from cnai.flows.stopping import sigterm_interrupts
 
 
 def run_path(spec: RunSpec) -> Path:
@@ -16,8 +19,12 @@ def run_path(spec: RunSpec) -> Path:
     return Path(spec.output) / spec.name
 
 
-def open_run(spec: RunSpec, *, fresh: bool) -> RunFolder:
-    """Make the folder of a run, or go on with one that was made for the same work.
+@contextmanager
+def opened_run(spec: RunSpec, *, fresh: bool) -> Iterator[RunFolder]:
+    """Keep the folder of a run for this process: a new one, or one made for the same work.
+
+    Nothing in a folder is touched before it is certain that nobody else works there. While the
+    block runs SIGTERM, which `ai-cli stop` sends, ends it as Ctrl-C does.
 
     Args:
         fresh: Move a folder that stands there aside and start from nothing.
@@ -30,10 +37,11 @@ def open_run(spec: RunSpec, *, fresh: bool) -> RunFolder:
     if fresh and root.exists():
         _move_aside(RunFolder(root))
     run = RunFolder.create(root)
-    if run.spec_file.exists():
-        _check_same_work(run, spec)
-    write_atomically(run.spec_file, to_yaml(spec))
-    return run
+    with run.locked(), sigterm_interrupts():
+        if run.spec_file.exists():
+            _check_same_work(run, spec)
+        write_atomically(run.spec_file, to_yaml(spec))
+        yield run
 
 
 def spec_of(run: RunFolder) -> RunSpec:
@@ -61,5 +69,10 @@ def _move_aside(run: RunFolder) -> None:
             hint=f"stop it with `ai-cli stop {run.root}`, or give this one another name",
         )
     stamp = time.strftime("%Y%m%d-%H%M%S")
+    aside = run.root.with_name(f"{run.name}.{stamp}")
+    number = 2
+    while aside.exists():
+        aside = run.root.with_name(f"{run.name}.{stamp}-{number}")
+        number += 1
     with saving(run.root):
-        run.root.rename(run.root.with_name(f"{run.name}.{stamp}"))
+        run.root.rename(aside)

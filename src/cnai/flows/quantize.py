@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cnai.compress import quantize
+from cnai.compress import open_source, quantize
 from cnai.core.artifact import Artifact
 from cnai.core.dataset import DatasetManifest
+from cnai.core.errors import DataError
 from cnai.core.llama_config import shape_from_config
 from cnai.core.runfolder import RunFolder
 from cnai.data import DatasetReader, PrepareOptions, open_store, prepare
@@ -38,10 +39,17 @@ def quantize_model(
         DataError: There is no model, or of a kind that is not read.
         AccuracyError: It lost more than allowed; `target` is as it was.
     """
+    if not source.exists():
+        raise DataError(
+            f"no model at `{source}`",
+            where=str(source),
+            hint="give a run folder, or a Llama folder in Hugging Face layout",
+        )
     run = RunFolder(source)
     if run.events.is_dir():
-        folder, rows = _of_run(run, listener)
+        folder, rows = _of_run(run, data, listener)
     else:
+        open_source(source)
         folder, rows = source, _rows_of_text(source, data or "pydocs", listener)
     return quantize(
         folder,
@@ -52,13 +60,15 @@ def quantize_model(
     )
 
 
-def _of_run(run: RunFolder, listener: Listener) -> tuple[Path, NDArray[np.int64]]:
+def _of_run(run: RunFolder, data: str | None, listener: Listener) -> tuple[Path, NDArray[np.int64]]:
     spec = spec_of(run)
     manifest = recorded(run, "data", DatasetManifest)
     listener.stage("export")
-    model = export_run(spec, run, manifest, store_of(spec, run))
+    folder = Path(export_run(spec, run, manifest, store_of(spec, run)).path)
+    if data is not None:
+        return folder, _rows_of_text(folder, data, listener)
     listener.stage("quantize")
-    return Path(model.path), validation_rows(spec, reader_of_run(spec, run, manifest))
+    return folder, validation_rows(spec, reader_of_run(spec, run, manifest))
 
 
 def _rows_of_text(folder: Path, data: str, listener: Listener) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ the run folder.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cnai.compress import read_artifact
@@ -14,17 +14,18 @@ from cnai.core.artifact import Artifact
 from cnai.core.dataset import DatasetManifest
 from cnai.core.errors import DataError
 from cnai.core.layout import ParallelPlan
+from cnai.core.records import decode
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec
-from cnai.data import load_manifest
+from cnai.flows.beginning import Beginning
 from cnai.flows.compress import compress_run, export_run
-from cnai.flows.data import prepare_data, reader_of_run, store_of
+from cnai.flows.data import reader_of_run, store_of
 from cnai.flows.evaluate import Evaluation, evaluate_run
 from cnai.flows.listener import Listener
 from cnai.flows.serve import Answer, answer_once
+from cnai.flows.shape import steps_of
 from cnai.flows.stages import Stages
-from cnai.flows.train import TrainResult, train_run
-from cnai.train.manifest import verify_checkpoint
+from cnai.flows.train import TrainResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +33,10 @@ class RunSummary:
     """What a whole run found, and where it lies.
 
     Attributes:
-        stage_seconds: Time of each stage when it was really done.
+        layout: The layout that trained last.
         model: The exported model in float32; None for a user's own module, as the two below.
-        sizes_bytes: Weights of the model in float32 and compressed.
+        sizes_bytes: Weight files of each model by its precision.
+        stage_seconds: Time of each stage when it was really done.
     """
 
     run: str
@@ -44,6 +46,7 @@ class RunSummary:
     model: Artifact | None
     compressed: Artifact | None
     answer: Answer | None
+    sizes_bytes: dict[str, int]
     stage_seconds: dict[str, float]
 
     @property
@@ -51,6 +54,11 @@ class RunSummary:
         """The smallest model that can be served."""
         best = self.compressed or self.model
         return best.path if best else None
+
+
+def weights_bytes(artifact: Artifact) -> int:
+    """Return the size of the weight files of a model, without tokenizer and configuration."""
+    return sum(f.size_bytes for f in artifact.files if f.name.endswith(".safetensors"))
 
 
 def run_chain(spec: RunSpec, run: RunFolder, plan: ParallelPlan, listener: Listener) -> RunSummary:
@@ -70,11 +78,12 @@ class Chain:
         self._run = run
         self._listener = listener
         self._stages = Stages(run, listener)
+        self._beginning = Beginning(spec, run, listener, self._stages)
 
     def go(self, plan: ParallelPlan) -> RunSummary:
         """Run the chain."""
-        manifest = self.data()
-        trained = self.train(plan, manifest)
+        manifest = self._beginning.data()
+        trained = self._beginning.train(plan, manifest)
         evaluation = self._evaluate(manifest)
         model = compressed = answer = None
         if self._has_layout():
@@ -83,35 +92,16 @@ class Chain:
             answer = self._answer(compressed or model) if self._spec.serve.enabled else None
         return RunSummary(
             run=str(self._run.root),
-            layout=str(plan.layout),
+            layout=self._trained_layout(),
             train=trained,
             evaluation=evaluation,
             model=model,
             compressed=compressed,
             answer=answer,
+            sizes_bytes={
+                str(one.precision): weights_bytes(one) for one in (model, compressed) if one
+            },
             stage_seconds=self._stages.seconds,
-        )
-
-    def data(self) -> DatasetManifest:
-        """Pack the text, or take what is packed: a run stays with the text that it began with."""
-        spec = self._spec
-        return self._stages.run(
-            "data",
-            DatasetManifest,
-            [spec.data.model_dump(mode="json"), spec.model.model_dump(mode="json")],
-            lambda: prepare_data(spec, self._run, self._listener),
-            still_good=self._is_stored,
-        )
-
-    def train(self, plan: ParallelPlan, manifest: DatasetManifest) -> TrainResult:
-        """Train to the last step."""
-        spec = self._spec
-        return self._stages.run(
-            "train",
-            TrainResult,
-            [manifest.digest, spec.train.model_dump(mode="json")],
-            lambda: train_run(spec, self._run, plan, manifest, self._listener),
-            still_good=lambda _: self._is_trained(),
         )
 
     def _evaluate(self, manifest: DatasetManifest) -> Evaluation:
@@ -124,12 +114,12 @@ class Chain:
                 self._run,
                 manifest,
                 reader_of_run(self._spec, self._run, manifest),
-                step=self._spec.steps,
+                step=steps_of(self._spec),
             ),
         )
 
     def _export(self, manifest: DatasetManifest) -> Artifact:
-        return self._stages.run(
+        artifact = self._stages.run(
             "export",
             Artifact,
             [],
@@ -138,13 +128,14 @@ class Chain:
                 self._run,
                 manifest,
                 store_of(self._spec, self._run),
-                step=self._spec.steps,
+                step=steps_of(self._spec),
             ),
             still_good=self._is_whole,
         )
+        return replace(artifact, path=str(self._folder_of(artifact)))
 
     def _compress(self, manifest: DatasetManifest) -> Artifact:
-        return self._stages.run(
+        artifact = self._stages.run(
             "compress",
             Artifact,
             self._spec.compress.model_dump(mode="json"),
@@ -153,6 +144,7 @@ class Chain:
             ),
             still_good=self._is_whole,
         )
+        return replace(artifact, path=str(self._folder_of(artifact)))
 
     def _answer(self, artifact: Artifact) -> Answer:
         serve = self._spec.serve
@@ -160,7 +152,7 @@ class Chain:
             "serve",
             Answer,
             [serve.prompt, serve.max_tokens],
-            lambda: answer_once(self._folder_of(artifact), serve.prompt, serve.max_tokens),
+            lambda: answer_once(Path(artifact.path), serve.prompt, serve.max_tokens),
         )
 
     def _has_layout(self) -> bool:
@@ -173,25 +165,13 @@ class Chain:
             )
         return False
 
+    def _trained_layout(self) -> str:
+        plan_file = self._run.plan_file
+        return str(decode(ParallelPlan, plan_file.read_bytes(), where=str(plan_file)).layout)
+
     def _folder_of(self, artifact: Artifact) -> Path:
         """Where an artifact lies now: the run folder may have been moved since it was made."""
         return self._run.artifacts / Path(artifact.path).name
-
-    def _is_stored(self, manifest: DatasetManifest) -> bool:
-        try:
-            load_manifest(store_of(self._spec, self._run), manifest.digest)
-        except DataError as error:
-            self._listener.warn(f"{error.message}; packing the text again")
-            return False
-        return True
-
-    def _is_trained(self) -> bool:
-        try:
-            verify_checkpoint(self._run.checkpoint(self._spec.steps))
-        except DataError as error:
-            self._listener.warn(f"{error.message}; training goes on from an earlier checkpoint")
-            return False
-        return True
 
     def _is_whole(self, artifact: Artifact) -> bool:
         try:

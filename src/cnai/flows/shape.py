@@ -10,6 +10,18 @@ from cnai.core.shape import DecoderShape
 from cnai.core.spec import RunSpec
 
 
+def steps_of(spec: RunSpec) -> int:
+    """Return the optimizer steps of a run; a model folder may hold a shorter sequence than asked.
+
+    Raises:
+        DataError: The model folder is missing or holds another kind of model.
+    """
+    tokens, shape = spec.train.tokens, shape_of(spec)
+    if tokens is None or shape is None:
+        return spec.steps
+    return -(-tokens // (spec.train.batch * shape.sequence))
+
+
 def shape_of(spec: RunSpec) -> DecoderShape | None:
     """Return the shape; None for a user's own module, whose shape is unknown.
 

@@ -71,13 +71,11 @@ class Stages:
             still_good: Tells whether what an earlier command left behind can still be used.
         """
         self._key = hashlib.sha256(encode([self._key, name, inputs])).hexdigest()[:16]
-        earlier = self._earlier(name)
-        if earlier is not None and earlier.key == self._key:
-            result = convert(kind, earlier.result, where=name)
-            if still_good(result):
-                self._listener.stage(name, skipped=True)
-                self.seconds[name] = earlier.seconds
-                return result
+        earlier = self._earlier(name, kind)
+        if earlier is not None and still_good(earlier[0]):
+            self._listener.stage(name, skipped=True)
+            result, self.seconds[name] = earlier
+            return result
         self._listener.stage(name)
         start = time.monotonic()
         result = body()
@@ -86,13 +84,19 @@ class Stages:
         write_atomically(self._run.results / f"{name}.json", encode_pretty(record))
         return result
 
-    def _earlier(self, name: str) -> StageResult | None:
-        """Return what an earlier command found; None when there is nothing that can be read."""
+    def _earlier(self, name: str, kind: type[T]) -> tuple[T, float] | None:
+        """Return what an earlier command found under this key, and the seconds that it took.
+
+        None when there is nothing, or nothing that can be read.
+        """
         path = self._run.results / f"{name}.json"
         if not path.is_file():
             return None
         try:
-            return decode(StageResult, path.read_bytes(), where=str(path))
+            earlier = decode(StageResult, path.read_bytes(), where=str(path))
+            if earlier.key != self._key:
+                return None
+            return convert(kind, earlier.result, where=str(path)), earlier.seconds
         except DataError as error:
             self._listener.warn(f"{error.message} in {path}; doing stage `{name}` again")
             return None

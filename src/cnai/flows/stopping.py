@@ -20,6 +20,19 @@ class StopWish:
 
 
 @contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does while the block runs, in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def stop_wishes() -> Iterator[StopWish]:
     """Collect SIGINT and SIGTERM while the block runs; outside the main thread there are none."""
     wish = StopWish()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from cnai.cluster import LocalGang
 from cnai.cluster.ranks import Order, RankEnded
 from cnai.core.dataset import DatasetManifest
-from cnai.core.errors import Interrupted, RunError, SpecError, error_of
+from cnai.core.errors import Interrupted, RunError, error_of
 from cnai.core.events import (
     AttemptStarted,
     CheckpointRejected,
@@ -35,9 +35,11 @@ from cnai.core.runfolder import EventWriter, RunFolder, read_events
 from cnai.core.spec import RunSpec
 from cnai.diagnose import diagnose_run
 from cnai.flows.data import place_of
+from cnai.flows.here import check_is_here
 from cnai.flows.listener import Listener
 from cnai.flows.logs import tail
 from cnai.flows.machines import fleet_of
+from cnai.flows.shape import steps_of
 from cnai.flows.stopping import StopWish, stop_wishes
 from cnai.flows.worker_order import WorkerOrder
 from cnai.monitor import DETECTORS, RunFollower, Tick, Watch, serve_metrics
@@ -84,12 +86,7 @@ def train_run(
         DataError: Every checkpoint is damaged.
         Interrupted: The user stopped it; a checkpoint was saved.
     """
-    if spec.resources.on != "local":
-        raise SpecError(
-            f"runs on `{spec.resources.on}` are not built yet",
-            where="resources.on",
-            hint="run on this machine with `--on local`",
-        )
+    check_is_here(spec)
     write_atomically(run.plan_file, encode_pretty(plan))
     allocation = allocate(
         run.name, Phase.TRAIN, plan.layout.ranks, fleet_of(spec), group=plan.layout.model
@@ -132,15 +129,20 @@ class Supervisor:
         self._agent = agent
         self._listener = listener
         self._wish = wish
+        self._steps = steps_of(spec)
         self._follower = RunFollower(run)
         self._watch_for = Watch.of(list(DETECTORS.values()))
-        self._earlier = sum(isinstance(e, AttemptStarted) for e in read_events(run))
+        # What earlier commands lived through teaches the detectors, but was told by them.
+        before = self._follower.read()
+        for event in before:
+            self._watch_for.update(event)
+        self._earlier = sum(isinstance(e, AttemptStarted) for e in before)
 
     def supervise(self, manifest: DatasetManifest) -> TrainResult:
         """Start attempts until one reaches the last step."""
         start = time.monotonic()
         restarts = 0
-        while (done := self._resume_step()) < self._spec.steps:
+        while (done := self._resume_step()) < self._steps:
             attempt = self._earlier + restarts
             self._start(attempt, done, manifest)
             lost = self._watch()
@@ -150,7 +152,7 @@ class Supervisor:
                 self._after_loss(attempt, lost, restarts, start)
                 restarts += 1
         seconds = time.monotonic() - start
-        self._record_end("done", self._spec.steps, seconds)
+        self._record_end("done", self._steps, seconds)
         return self._result(seconds)
 
     def _resume_step(self) -> int:
@@ -171,7 +173,7 @@ class Supervisor:
                 time_unix=time.time(),
                 attempt=attempt,
                 ranks=layout.ranks,
-                steps=self._spec.steps,
+                steps=self._steps,
                 plan_digest=self._plan.digest,
                 layout=str(layout),
                 resumed_step=done,
@@ -291,13 +293,13 @@ class Supervisor:
     def _result(self, seconds: float) -> TrainResult:
         progress = self._follower.progress()
         return TrainResult(
-            steps=self._spec.steps,
+            steps=self._steps,
             loss=progress.loss if progress.loss is not None else float("nan"),
             first_loss=progress.first_loss if progress.first_loss is not None else float("nan"),
             seconds=seconds,
             tokens_per_second=progress.tokens_per_second or 0.0,
             restarts=progress.attempt or 0,
-            checkpoint=str(self._run.checkpoint(self._spec.steps)),
+            checkpoint=str(self._run.checkpoint(self._steps)),
         )
 
 
@@ -317,10 +319,24 @@ def rank_environment(ranks: int) -> dict[str, str]:
 
 
 def stop_run(run: RunFolder) -> int | None:
-    """Ask the process that works on a run to stop; return its id, None when there is none."""
+    """Ask the process that works on a run to stop; return its id, None when there is none.
+
+    Raises:
+        RunError: The process belongs to another user.
+    """
     owner = run.owner()
-    if owner is not None:
+    if owner is None:
+        return None
+    try:
         os.kill(owner, signal.SIGTERM)
+    except ProcessLookupError:  # it ended in this very moment
+        return None
+    except PermissionError as error:
+        raise RunError(
+            f"process {owner} works on run `{run.name}`, but belongs to another user",
+            where=str(run.root),
+            hint="ask its owner to stop it",
+        ) from error
     return owner
 
 

@@ -25,7 +25,7 @@ from cnai.core.spec import RunSpec
 from cnai.flows.data import reader_of
 from cnai.flows.folder import spec_of
 from cnai.flows.model import user_module, weights_of
-from cnai.flows.shape import shape_of
+from cnai.flows.shape import shape_of, steps_of
 from cnai.flows.worker_order import WorkerOrder
 from cnai.train.build import build_decoder
 from cnai.train.checkpoint import Checkpoints
@@ -72,7 +72,7 @@ def _train(
     job = TrainJob(
         plan=plan,
         settings=spec.train,
-        steps=spec.steps,
+        steps=steps_of(spec),
         attempt=context.attempt,
         resume_step=order.resume_step,
         checkpoint_every=spec.checkpoint.every_steps,

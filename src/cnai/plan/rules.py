@@ -12,6 +12,7 @@ from cnai.core.shape import DecoderShape
 from cnai.plan.request import PlanRequest
 
 DATA = "parallel.data_parallel.size"
+SHARDING = "parallel.data_parallel.sharding"
 MODEL = "parallel.model_parallel.size"
 SPLIT = "parallel.model_parallel.split_layer"
 STAGES = "parallel.pipeline_parallel.stages"
@@ -49,7 +50,7 @@ def violations(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
     """Yield the rules that a layout breaks, most basic first; none = it is legal."""
     yield from _sizes(layout)
     if request.shape is None:
-        yield from _module(layout)
+        yield from _module(request, layout)
     else:
         yield from _model(request.shape, layout)
         yield from _stages(request.shape, layout)
@@ -110,7 +111,7 @@ def check_names(request: PlanRequest) -> None:
     words = (
         ("train.optimizer", request.optimizer, ("adamw", "sgd")),
         ("train.precision", request.precision, ("float32", "bfloat16")),
-        ("parallel.data_parallel.sharding", request.sharding, ("auto", "none", "full")),
+        (SHARDING, request.sharding, ("auto", "none", "full")),
         ("parallel.pipeline_parallel.schedule", request.schedule, ("1F1B", "GPipe")),
     )
     for where, word, known in words:
@@ -141,7 +142,7 @@ def _sizes(layout: Layout) -> Iterator[Violation]:
         )
 
 
-def _module(layout: Layout) -> Iterator[Violation]:
+def _module(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
     for where, size in ((MODEL, layout.model), (STAGES, layout.pipeline)):
         if size > 1:
             yield Violation(
@@ -149,6 +150,12 @@ def _module(layout: Layout) -> Iterator[Violation]:
                 message=f"`{where}` is {size}, but a model from `model.module` can only be copied",
                 hint=f"set `{where}: 1` and use `{DATA}`, or describe the model by its shape",
             )
+    if request.sharding == "full":
+        yield Violation(
+            where=SHARDING,
+            message=f"`{SHARDING}` is full, but each copy of a model from `model.module` holds all",
+            hint=f"set `{SHARDING}: none`, or describe the model by its shape",
+        )
 
 
 def legal_model_sizes(shape: DecoderShape) -> list[int]:

@@ -9,7 +9,10 @@ removes.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +23,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import torch
-import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
@@ -33,6 +35,7 @@ from cnai.core.records import encode_pretty
 from cnai.core.runfolder import RunFolder
 from cnai.train.manifest import MANIFEST, CheckpointManifest, list_files, verify_checkpoint
 from cnai.train.ranks import Ranks
+from cnai.train.shards import local_of
 
 State = dict[str, dict[str, Tensor]]
 Record = Callable[[Event], None]
@@ -142,12 +145,14 @@ class Checkpoints:
             with saving(target):
                 shutil.rmtree(partial, ignore_errors=True)
                 partial.mkdir(parents=True)
-        dist.barrier(self._ranks.writers)
+        self._ranks.wait_for_writers()
         try:
             dcp.save(state, checkpoint_id=partial, process_group=self._ranks.writers)
         except CheckpointException as failure:
+            # It is raised on all ranks alike, so all of them look at the disk before it is cleared.
+            full = self._ranks.any_writer(_is_full(partial, state))
             shutil.rmtree(partial, ignore_errors=True)
-            raise _reason(failure, target) from failure
+            raise _reason(failure, target, full=full) from failure
         if first:
             size = self._publish(step, partial, target)
             seconds = time.perf_counter() - start
@@ -219,8 +224,25 @@ def reading(folder: Path) -> Iterator[None]:
         ) from failure
 
 
-def _reason(failure: CheckpointException, target: Path) -> CnaiError:
+def _is_full(folder: Path, state: State) -> bool:
+    """Ask the disk for as much as this rank wanted to write.
+
+    The library's writer in C++ loses the operating system's reason and tells of a wrong position.
+    """
+    tensors = (value for part in state.values() for value in part.values())
+    wanted = sum(tensor.nbytes for tensor in map(local_of, tensors))
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, max(1, wanted))
+    except OSError as error:
+        return error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return False
+
+
+def _reason(failure: CheckpointException, target: Path, *, full: bool) -> CnaiError:
     """Find the operating system's reason behind the ranks' failures."""
+    if full:
+        return write_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), target)
     for error, _ in failure.failures.values():
         cause: BaseException | None = error
         while cause is not None:

@@ -59,6 +59,16 @@ class Ranks:
         dist.all_reduce(vector)
         return [float(value) for value in vector]
 
+    def any_writer(self, said: bool) -> bool:
+        """Tell whether any rank says so; for the thread that writes checkpoints."""
+        votes = torch.tensor([int(said)])
+        dist.all_reduce(votes, group=self.writers)
+        return bool(votes.item())
+
+    def wait_for_writers(self) -> None:
+        """Wait for all ranks; for the thread that writes checkpoints."""
+        dist.barrier(self.writers)
+
     def average(self, tensors: list[Tensor]) -> None:
         """Average tensors in place over the data axis, as one message."""
         if self.layout.data > 1:

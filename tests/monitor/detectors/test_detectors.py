@@ -171,10 +171,8 @@ def gang(count, **slow):
     ]
 
 
-def test_a_rank_that_computes_slowly_is_named():
-    (found,) = run("lagging_rank", gang(40, step_seconds=1.0))
-    assert found.rank == 2
-    assert "computes" in found.message
+def test_unequal_step_times_blame_nobody_because_fast_ranks_wait_inside_them():
+    assert run("lagging_rank", gang(40, step_seconds=1.0)) == []
 
 
 def test_a_rank_that_waits_for_data_is_named_although_all_steps_take_equally_long():
@@ -209,7 +207,7 @@ def test_a_lone_rank_lags_behind_nobody():
 
 
 def test_it_speaks_again_after_a_hundred_steps():
-    assert len(run("lagging_rank", gang(250, step_seconds=1.0))) == 3
+    assert len(run("lagging_rank", gang(250, data_wait_seconds=0.45))) == 3
 
 
 # the watch

@@ -36,4 +36,5 @@ def verb(out: Output, spec: Path, sets: tuple[str, ...], *, everything: bool) ->
     show_plan(out, plan)
     if everything:
         show_candidates(out, others)
-    out.next(f"ai-cli run {spec}")
+    if loaded.resources.device == "auto":
+        out.next(f"ai-cli run {spec}")

@@ -41,7 +41,7 @@ from cnai.cli.screen import screen
 )
 @click.option(
     "--data",
-    help="Text to measure on (a file, a folder, `pydocs`); needed for a folder outside a run.",
+    help="Text to measure on: a file or a folder; else the run's own, or for a folder `pydocs`.",
 )
 def verb(
     out: Output,

@@ -45,11 +45,10 @@ def verb(
     if plan is None:
         return
     from cnai.cli.screen import screen
-    from cnai.flows.folder import open_run
+    from cnai.flows.folder import opened_run
     from cnai.flows.run import run_chain
 
-    run = open_run(loaded, fresh=fresh)
-    with run.locked(), screen(out) as listener:
+    with opened_run(loaded, fresh=fresh) as run, screen(out) as listener:
         summary = run_chain(loaded, run, plan, listener)
     out.record(summary)
     show_summary(out, summary)

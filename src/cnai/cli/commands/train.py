@@ -33,13 +33,12 @@ def verb(
     if plan is None:
         return
     from cnai.cli.screen import screen
-    from cnai.flows.folder import open_run
-    from cnai.flows.run import Chain
+    from cnai.flows.beginning import Beginning
+    from cnai.flows.folder import opened_run
 
-    run = open_run(loaded, fresh=fresh)
-    with run.locked(), screen(out) as listener:
-        chain = Chain(loaded, run, listener)
-        result = chain.train(plan, chain.data())
+    with opened_run(loaded, fresh=fresh) as run, screen(out) as listener:
+        beginning = Beginning(loaded, run, listener)
+        result = beginning.train(plan, beginning.data())
     out.record(result)
     out.table(
         ["run", "steps", "loss", "tokens/s", "checkpoint"],

@@ -1,0 +1,71 @@
+"""The stages with which each run begins, and all that `ai-cli train` does: pack text and train.
+
+Apart from the rest of the chain because this process needs no torch for them; only its ranks do.
+"""
+
+from __future__ import annotations
+
+from cnai.core.dataset import DatasetManifest
+from cnai.core.errors import DataError
+from cnai.core.layout import ParallelPlan
+from cnai.core.runfolder import RunFolder
+from cnai.core.spec import RunSpec
+from cnai.data import load_manifest
+from cnai.flows.data import prepare_data, store_of
+from cnai.flows.listener import Listener
+from cnai.flows.shape import steps_of
+from cnai.flows.stages import Stages
+from cnai.flows.train import TrainResult, train_run
+from cnai.train.manifest import verify_checkpoint
+
+
+class Beginning:
+    """The stages `data` and `train` of one run."""
+
+    def __init__(
+        self, spec: RunSpec, run: RunFolder, listener: Listener, stages: Stages | None = None
+    ) -> None:
+        self._spec = spec
+        self._run = run
+        self._listener = listener
+        self._stages = stages or Stages(run, listener)
+
+    def data(self) -> DatasetManifest:
+        """Pack the text, or take what is packed: a run stays with the text that it began with."""
+        spec = self._spec
+        return self._stages.run(
+            "data",
+            DatasetManifest,
+            [spec.data.model_dump(mode="json"), spec.model.model_dump(mode="json")],
+            lambda: prepare_data(spec, self._run, self._listener),
+            still_good=self._is_stored,
+        )
+
+    def train(self, plan: ParallelPlan, manifest: DatasetManifest) -> TrainResult:
+        """Train to the last step."""
+        settings = self._spec.train.model_dump(
+            mode="json", exclude={"max_restarts", "timeout_seconds"}
+        )
+        return self._stages.run(
+            "train",
+            TrainResult,
+            [manifest.digest, settings],
+            lambda: train_run(self._spec, self._run, plan, manifest, self._listener),
+            still_good=lambda _: self._is_trained(),
+        )
+
+    def _is_stored(self, manifest: DatasetManifest) -> bool:
+        try:
+            load_manifest(store_of(self._spec, self._run), manifest.digest)
+        except DataError as error:
+            self._listener.warn(f"{error.message}; packing the text again")
+            return False
+        return True
+
+    def _is_trained(self) -> bool:
+        try:
+            verify_checkpoint(self._run.checkpoint(steps_of(self._spec)))
+        except DataError as error:
+            self._listener.warn(f"{error.message}; training goes on from an earlier checkpoint")
+            return False
+        return True
