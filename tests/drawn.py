@@ -2,8 +2,7 @@
 
 from hypothesis import strategies as st
 
-from cnai.core.events import Repair, StageDone
-from cnai.core.fleet import Phase
+from cnai.core.events import Repair
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 COUNT = st.integers(-(2**53), 2**53)
@@ -17,17 +16,6 @@ st.register_type_strategy(str, TEXT)
 st.register_type_strategy(
     Repair,
     st.builds(Repair, spec_patch=st.none() | st.dictionaries(TEXT, PLAIN, max_size=2)),
-)
-st.register_type_strategy(
-    StageDone,
-    st.builds(
-        StageDone,
-        time_unix=FINITE,
-        stage=st.sampled_from(Phase),
-        key=TEXT,
-        seconds=st.floats(),
-        summary=st.dictionaries(TEXT, PLAIN | st.lists(PLAIN, max_size=2), max_size=2),
-    ),
 )
 
 

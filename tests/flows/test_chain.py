@@ -137,7 +137,9 @@ def test_another_layout_trains_nothing_again_and_the_real_one_is_told(ai_cli, cu
 
 def test_another_spec_is_not_mixed_into_a_run(ai_cli, cube):
     spec = cube.spec_file.read_bytes()
-    ran = ai_cli("run", "run.yaml", "-y", "--set", "train.learning_rate=0.1", "--set", "train.seed=3")
+    ran = ai_cli(
+        "run", "run.yaml", "-y", "--set", "train.learning_rate=0.1", "--set", "train.seed=3"
+    )
     assert ran.code == 2
     assert "differ: train.learning_rate, train.seed" in ran.err
     assert "--fresh" in ran.err

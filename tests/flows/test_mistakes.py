@@ -75,7 +75,9 @@ def test_a_group_that_does_not_divide_the_heads_is_refused(refused, place):
 
 
 def test_sizes_that_do_not_make_the_ranks_are_refused(refused, place):
-    write_spec(place, {"parallel.model_parallel": {"size": 2}, "parallel.pipeline_parallel": {"stages": 2}})
+    write_spec(
+        place, {"parallel.model_parallel": {"size": 2}, "parallel.pipeline_parallel": {"stages": 2}}
+    )
     assert "2 x 2 x 2 = 8" in refused(2, *TRAIN)
 
 

@@ -125,6 +125,25 @@ class RankLost(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutChanged(Event):
+    """The next attempt lies over its ranks in another way than the one before.
+
+    Attributes:
+        before: Layout until now, `dp4 x tp1 x pp1`.
+        after: Layout from now on.
+        plan_digest: The new plan.
+        step: Step of the checkpoint from which it goes on.
+        reason: Who or what asked for it, in words.
+    """
+
+    before: str
+    after: str
+    plan_digest: str
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
     """One way to mend a fault.
 
@@ -169,7 +188,7 @@ KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
         AttemptStarted, RankReady, StepDone, CheckpointSaved, CheckpointRejected, RankFailed,
-        RankLost, Finding, RunEnded,
+        RankLost, LayoutChanged, Finding, RunEnded,
     )
 }  # fmt: skip
 

@@ -2,6 +2,8 @@
 
     spec.yaml            what was asked
     plan.json            the layout that was built
+    plans/attempt-N.json the layout that each attempt was built in
+    scale.json           sizes that `ai-cli scale` asked for (absent when it was never used)
     events/rank-N.jsonl  what each rank did       events/agent.jsonl  what its supervisor did
     logs/rank-N.log      what each rank printed
     checkpoints/step-N/  complete checkpoints (a name that starts with a dot is unfinished)
@@ -86,6 +88,15 @@ class RunFolder:
     def plan_file(self) -> Path:
         """The plan that the ranks built."""
         return self.root / "plan.json"
+
+    @property
+    def scale_file(self) -> Path:
+        """The sizes that `ai-cli scale` asked for."""
+        return self.root / "scale.json"
+
+    def attempt_plan(self, attempt: int) -> Path:
+        """The plan that the ranks of an attempt built."""
+        return self.root / "plans" / f"attempt-{attempt}.json"
 
     @property
     def events(self) -> Path:

@@ -24,6 +24,7 @@ from cnai.core.events import (
     StepDone,
 )
 from cnai.core.serving import Histogram
+from cnai.monitor.goodput import GoodputFold
 from cnai.monitor.history import LossHistory
 from cnai.monitor.progress import STEP_BOUNDS_SECONDS, RankRow, RunProgress, RunState
 
@@ -65,9 +66,11 @@ class ProgressFold:
         self._checkpoint: CheckpointSaved | None = None
         self._findings: deque[Finding] = deque(maxlen=_FINDINGS)
         self._reason = ""
+        self._goodput = GoodputFold()
 
     def add(self, event: Event) -> None:
         """Take one event; kinds that say nothing about progress are passed over."""
+        self._goodput.add(event)
         match event:
             case StepDone():
                 self._add_step(event)
@@ -120,6 +123,7 @@ class ProgressFold:
             findings=tuple(self._findings),
             loss_history=self._history.points(),
             reason=self._reason,
+            goodput=self._goodput.goodput(),
         )
 
     def _start(self, event: AttemptStarted) -> None:

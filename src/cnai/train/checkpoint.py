@@ -187,7 +187,9 @@ class Checkpoints:
             DataError: The checkpoint cannot be read or belongs to another model.
         """
         folder = self._run.checkpoint(step)
-        with reading(folder):
+        # What goes wrong on a rank comes as a CheckpointException on all; a bare RuntimeError is
+        # the network's, when another rank was lost meanwhile, and starting again mends that.
+        with reading(folder, CheckpointException):
             dcp.load(state, checkpoint_id=folder)
 
 
@@ -204,7 +206,8 @@ def load_weights(folder: Path, sizes: Mapping[str, Sequence[int]]) -> dict[str, 
     state: dict[str, Any] = {
         "model": {name: torch.empty(tuple(size)) for name, size in sizes.items()}
     }
-    with reading(folder), warnings.catch_warnings():
+    failures = (CheckpointException, RuntimeError, ValueError, OSError, EOFError)
+    with reading(folder, *failures), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         dcp.load(state, checkpoint_id=folder, no_dist=True)
     weights: dict[str, Tensor] = state["model"]
@@ -212,11 +215,11 @@ def load_weights(folder: Path, sizes: Mapping[str, Sequence[int]]) -> dict[str, 
 
 
 @contextmanager
-def reading(folder: Path) -> Iterator[None]:
+def reading(folder: Path, *failures: type[BaseException]) -> Iterator[None]:
     """Turn the library's errors into one that names the checkpoint."""
     try:
         yield
-    except (CheckpointException, RuntimeError, ValueError, OSError, EOFError) as failure:
+    except failures as failure:
         raise DataError(
             f"cannot read the checkpoint: {_first_line(failure)}",
             where=str(folder),
