@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,8 @@ class Case:
         shape: Fields of the shape that differ.
         folder_of_weights: A model folder to start from, which fixes the shape.
         kill: (rank, step) that dies by SIGKILL in the middle of that step.
+        slow_save: Seconds that the writing of every checkpoint takes longer.
+        dropout: Share of the embedding's outputs that is zeroed at random.
     """
 
     folder: Path
@@ -102,6 +105,10 @@ class Case:
     checkpoint_every: int = 2
     attempt: int = 0
     resume_step: int = 0
+    background: bool = True
+    keep: int = 2
+    slow_save: float = 0.0
+    dropout: float = 0.0
     kill: tuple[int, int] | None = None
     folder_of_weights: Path | None = None
 
@@ -117,6 +124,10 @@ class Case:
             "resume_step": self.resume_step,
             "kill": self.kill,
             "weights": str(self.folder_of_weights) if self.folder_of_weights else None,
+            "background": self.background,
+            "keep": self.keep,
+            "slow_save": self.slow_save,
+            "dropout": self.dropout,
         }
         gang.start(
             Order(
@@ -198,9 +209,26 @@ def steps(run: RunFolder) -> list[StepDone]:
     return [event for event in read_events(run) if isinstance(event, StepDone)]
 
 
+def whole_state(run: RunFolder, step: int) -> dict[str, Any]:
+    """Read weights and optimizer of a checkpoint into one process."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+
+    folder = run.checkpoint(step)
+    metadata = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
+    state = {name: torch.empty(value.size) for name, value in metadata.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dcp.load(state, checkpoint_id=folder, no_dist=True)
+    return state
+
+
 def train_rank(context: Any) -> int:
     """Be one rank of the case."""
     from dataclasses import replace
+
+    import torch
+    import torch.distributed.checkpoint as dcp
 
     from cnai.models import AdaptedWeights, HuggingFaceWeights, Weights, initial_weights
     from cnai.train.build import build_decoder
@@ -243,8 +271,27 @@ def train_rank(context: Any) -> int:
             update_ratio_every=1,
         )
         parts = build_decoder(shape, plan, ranks, weights, settings)
+        if asked["dropout"]:
+            parts[0].embedding.register_forward_hook(
+                lambda _module, _inputs, out: torch.nn.functional.dropout(out, asked["dropout"])
+            )
+        if asked["slow_save"]:
+            write = dcp.save
+
+            def slow(*words: Any, **more: Any) -> Any:
+                time.sleep(asked["slow_save"])
+                return write(*words, **more)
+
+            dcp.save = slow
         trainer = Trainer(job, ranks, parts)
-        checkpoints = Checkpoints(run, ranks, keep=2, plan_digest=plan.digest, base=base)
+        checkpoints = Checkpoints(
+            run,
+            ranks,
+            keep=asked["keep"],
+            plan_digest=plan.digest,
+            background=asked["background"],
+            base=base,
+        )
         writer.write(
             RankReady(
                 time_unix=time.time(),

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from cnai.diagnose import Diagnosis
     from cnai.flows.evaluate import Evaluation
     from cnai.flows.run import RunSummary
+    from cnai.flows.scale import Scaled
     from cnai.flows.train import TrainResult
 
 Source = Path | str | Mapping[str, Any] | RunSpec
 
-__all__ = ["diagnose", "evaluate", "plan", "quantize", "run", "serve", "spec", "train"]
+__all__ = ["diagnose", "evaluate", "plan", "quantize", "run", "scale", "serve", "spec", "train"]
 
 
 def spec(source: Source, *, sets: Sequence[str] = ()) -> RunSpec:
@@ -56,7 +57,7 @@ def train(source: Source, *, fresh: bool = False, listener: Listener | None = No
     from cnai.flows.beginning import Beginning
     from cnai.flows.folder import opened_run
 
-    chosen = spec(source)
+    chosen = _at_its_size(spec(source), fresh=fresh)
     layout = plan(chosen)
     with opened_run(chosen, fresh=fresh) as folder:
         beginning = Beginning(chosen, folder, listener or Silence())
@@ -68,10 +69,21 @@ def run(source: Source, *, fresh: bool = False, listener: Listener | None = None
     from cnai.flows.folder import opened_run
     from cnai.flows.run import run_chain
 
-    chosen = spec(source)
+    chosen = _at_its_size(spec(source), fresh=fresh)
     layout = plan(chosen)
     with opened_run(chosen, fresh=fresh) as folder:
         return run_chain(chosen, folder, layout, listener or Silence())
+
+
+def scale(run_folder: Path | str, *, sets: Sequence[str]) -> Scaled:
+    """Change the layout of a run: at its next step if it is alive, else at its next start.
+
+    Args:
+        sets: `a.b=c` each, keys of `parallel` or `resources.ranks`.
+    """
+    from cnai.flows.scale import scale_run
+
+    return scale_run(RunFolder.existing(Path(run_folder)), sets)
 
 
 def evaluate(run_folder: Path | str, *, step: int | None = None) -> Evaluation:
@@ -125,3 +137,10 @@ def diagnose(run_folder: Path | str) -> Diagnosis:
     from cnai.flows.diagnose import diagnose as find
 
     return find(RunFolder.existing(Path(run_folder)))
+
+
+def _at_its_size(chosen: RunSpec, *, fresh: bool) -> RunSpec:
+    """Return the spec with the sizes that the run was scaled to."""
+    from cnai.flows.scale import scaled_spec
+
+    return chosen if fresh else scaled_spec(chosen)

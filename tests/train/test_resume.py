@@ -21,9 +21,12 @@ def undisturbed(gang: LocalGang, tmp_path_factory: pytest.TempPathFactory) -> di
     return losses(Case(tmp_path_factory.mktemp("one"), plan_of(Layout()), steps=6).run(gang))
 
 
-def killed(gang: LocalGang, folder: Path, rank: int) -> Case:
-    """A run that lost a rank in step 5; the checkpoint of step 4 is the newest."""
-    case = Case(folder, plan_of(THREE_AXES), steps=6, kill=(rank, 5))
+def killed(gang: LocalGang, folder: Path, rank: int, *, background: bool = False) -> Case:
+    """A run that lost a rank in step 5; the checkpoint of step 4 is the newest.
+
+    In the background it may still have been on its way to the disk.
+    """
+    case = Case(folder, plan_of(THREE_AXES), steps=6, kill=(rank, 5), background=background)
     case.start(gang)
     ended = []
     while not ended:
@@ -42,6 +45,17 @@ def test_a_killed_rank_costs_only_the_steps_since_the_checkpoint(
     case.kill, case.attempt = None, 1
     case.resume_step, rejected = newest_whole(RunFolder(tmp_path))
     assert (case.resume_step, rejected) == (4, [])
+    assert losses(case.run(gang)) == pytest.approx(undisturbed, abs=1e-5)
+
+
+def test_a_rank_killed_while_the_checkpoint_is_written_costs_at_most_one_more(
+    gang: LocalGang, undisturbed: dict[int, float], tmp_path: Path
+) -> None:
+    case = killed(gang, tmp_path, 0, background=True)
+    case.kill, case.attempt = None, 1
+    case.resume_step, rejected = newest_whole(RunFolder(tmp_path))
+    assert case.resume_step in {2, 4}
+    assert rejected == []
     assert losses(case.run(gang)) == pytest.approx(undisturbed, abs=1e-5)
 
 

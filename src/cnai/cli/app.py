@@ -27,6 +27,7 @@ VERBS = {
     "run": "Plan, train, evaluate, compress and serve a model.",
     "watch": "Follow a run until it ends: loss, tokens a second, ranks, time left.",
     "logs": "Print the last lines of the logs of a run, with the rank before each.",
+    "scale": "Change the layout of a run: at its next step if it is alive, else at its next start.",
     "stop": "Ask a run to finish its step, save a checkpoint and end.",
     "runs": "List the runs and how far they are.",
     "data": "Pack text into tokens in a store, list and verify what is there.",

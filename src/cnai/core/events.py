@@ -102,12 +102,19 @@ class EvaluationDone(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSaved(Event):
-    """A checkpoint is complete on the store."""
+    """A checkpoint is complete on the store.
+
+    Attributes:
+        seconds: From the end of the step to the moment in which the checkpoint got its name.
+        blocked_seconds: The part of it in which rank 0 could not train: the copy of the state, and
+            the wait for an earlier checkpoint that was still being written.
+    """
 
     step: int
     path: str
     size_bytes: int
     seconds: float
+    blocked_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +152,25 @@ class RankLost(Event):
     exit_code: int
     step: int | None
     log_tail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutChanged(Event):
+    """The next attempt lies over its ranks in another way than the one before.
+
+    Attributes:
+        before: Layout until now, `dp4 x tp1 x pp1`.
+        after: Layout from now on.
+        plan_digest: The new plan.
+        step: Step of the checkpoint from which it goes on.
+        reason: Who or what asked for it, in words.
+    """
+
+    before: str
+    after: str
+    plan_digest: str
+    step: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +218,7 @@ KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
         AttemptStarted, RankReady, StepDone, EvaluationDone, CheckpointSaved, CheckpointRejected,
-        RankFailed, RankLost, Finding, RunEnded,
+        RankFailed, RankLost, LayoutChanged, Finding, RunEnded,
     )
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ from cnai.core.dataset import DatasetManifest
 from cnai.core.errors import DataError
 from cnai.core.layout import ParallelPlan
 from cnai.core.runfolder import RunFolder
-from cnai.core.spec import RunSpec
+from cnai.core.spec import RunSpec, is_free
 from cnai.data import load_manifest
 from cnai.flows.data import prepare_data, store_of
 from cnai.flows.listener import Listener
@@ -43,9 +43,8 @@ class Beginning:
 
     def train(self, plan: ParallelPlan, manifest: DatasetManifest) -> TrainResult:
         """Train to the last step."""
-        settings = self._spec.train.model_dump(
-            mode="json", exclude={"max_restarts", "timeout_seconds"}
-        )
+        free = {name for name in type(self._spec.train).model_fields if is_free(f"train.{name}")}
+        settings = self._spec.train.model_dump(mode="json", exclude=free)
         return self._stages.run(
             "train",
             TrainResult,

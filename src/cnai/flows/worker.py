@@ -106,6 +106,7 @@ def _train(
             ranks,
             keep=spec.checkpoint.keep,
             plan_digest=plan.digest,
+            background=spec.checkpoint.mode == "async",
             base=base_of(spec, shape) if shape is not None else None,
         )
         train(job, trainer, reader, checkpoints, record)

@@ -25,6 +25,7 @@ from cnai.core.events import (
     StepDone,
 )
 from cnai.core.serving import Histogram
+from cnai.monitor.goodput import GoodputFold
 from cnai.monitor.history import LossHistory
 from cnai.monitor.progress import STEP_BOUNDS_SECONDS, RankRow, RunProgress, RunState
 
@@ -68,9 +69,11 @@ class ProgressFold:
         self._validation: EvaluationDone | None = None
         self._noise_scale: float | None = None
         self._reason = ""
+        self._goodput = GoodputFold()
 
     def add(self, event: Event) -> None:
         """Take one event; kinds that say nothing about progress are passed over."""
+        self._goodput.add(event)
         match event:
             case StepDone():
                 self._add_step(event)
@@ -128,6 +131,7 @@ class ProgressFold:
             validation_loss=self._validation.loss if self._validation else None,
             validation_step=self._validation.step if self._validation else None,
             noise_scale=self._noise_scale,
+            goodput=self._goodput.goodput(),
         )
 
     def _start(self, event: AttemptStarted) -> None:

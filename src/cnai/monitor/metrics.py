@@ -23,6 +23,8 @@ METRICS: dict[str, str] = {
     "cnai_train_attempts_total": "Times that the ranks were started.",
     "cnai_train_run_state": "1 for the state in which the run is, 0 for the others.",
     "cnai_train_findings": "Findings of the detectors among the newest 200, by detector.",
+    "cnai_train_spent_seconds": "Time of the run by what it was spent on; the parts add up.",
+    "cnai_train_goodput_ratio": "Time spent on useful steps over all time of the run.",
     "cnai_checkpoint_last_step": "Step of the last whole checkpoint.",
     "cnai_checkpoint_last_success_timestamp_seconds": "Time of the last whole checkpoint.",
     "cnai_rank_lost_total": "Ranks lost, over all attempts.",

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from cnai.core.events import Finding
 from cnai.core.serving import Histogram
+from cnai.monitor.goodput import NOTHING, Goodput
 
 STEP_BOUNDS_SECONDS = (
     0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0,
@@ -73,6 +74,7 @@ class RunProgress:
         reason: Why the run ended.
         validation_loss: Of the last measurement on validation sequences, after `validation_step`.
         noise_scale: Gradient noise scale in sequences, as of the last step that had one.
+        goodput: What its time was spent on, up to its last event.
     """
 
     run: str
@@ -104,3 +106,4 @@ class RunProgress:
     validation_loss: float | None = None
     validation_step: int | None = None
     noise_scale: float | None = None
+    goodput: Goodput = NOTHING

@@ -6,11 +6,12 @@ the gradient and whether somebody was asked to stop, so that all stop after the 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,10 +19,10 @@ from torch import Tensor, nn
 
 from cnai.core.batches import BatchReader
 from cnai.core.errors import RunError
-from cnai.core.events import EvaluationDone, Event, StepDone
-from cnai.core.layout import ParallelPlan, Sharding
+from cnai.core.events import EvaluationDone, StepDone
+from cnai.core.layout import ParallelPlan, Place, Sharding
 from cnai.core.spec.sections import Train
-from cnai.train.checkpoint import Checkpoints, State
+from cnai.train.checkpoint import Checkpoints, Record, State
 from cnai.train.determinism import make_deterministic
 from cnai.train.evaluation import Evaluation
 from cnai.train.noise import NoiseScale
@@ -30,7 +31,6 @@ from cnai.train.pipeline import engine_for
 from cnai.train.ranks import Ranks
 from cnai.train.shards import Shard, local_of, shards_of, squared_norm
 
-Record = Callable[[Event], None]
 _LAYER = re.compile(r"^layers\.\d+\.")
 
 
@@ -124,6 +124,8 @@ class Trainer:
             RunError: Loss or gradient is not finite.
         """
         start = time.perf_counter()
+        # What is random in a user's module then depends on the step alone, also after a resume.
+        torch.manual_seed(_seed_of_step(self._job.settings.seed, step, self._ranks.place))
         share = self._job.plan.microbatches * self._job.plan.microbatch_rows
         first = self._ranks.place.data * share
         rows = reader.rows(step, first, share)
@@ -158,6 +160,11 @@ class Trainer:
             noise_scale=self._noise.add(small_square, norm**2) if self._noise else None,
         )
         return record, stopping
+
+    def evaluates_after(self, done: int) -> bool:
+        """Tell whether the model is measured on validation rows after so many steps."""
+        every = self._job.settings.evaluate_every
+        return every > 0 and (done % every == 0 or done == self._job.steps)
 
     def evaluate(self, step: int, reader: BatchReader) -> EvaluationDone:
         """Measure the model on validation rows; all ranks do so after the same step."""
@@ -214,6 +221,12 @@ class Trainer:
         return _update_ratio(self._shards, before) if measure else None
 
 
+def _seed_of_step(seed: int, step: int, place: Place) -> int:
+    """Return a seed that stages and copies of the model do not share, but a split layer does."""
+    words = f"{seed} {step} {place.pipeline} {place.data}".encode()
+    return int.from_bytes(hashlib.sha256(words).digest()[:8])
+
+
 def _update_ratio(shards: list[Shard], before: list[Tensor]) -> float:
     """Return the norm of the update over the norm of the weights before it."""
     change = torch._foreach_sub([shard.local.detach() for shard in shards], before)
@@ -241,17 +254,17 @@ def train(
         checkpoints.load(job.resume_step, trainer.state())
     done = job.resume_step
     stopping = False
-    while done < job.steps and not stopping:
-        event, stopping = trainer.step(done, reader, stop=stop.asked)
-        done += 1
-        record(event)
-        every = job.settings.evaluate_every
-        if every and (done % every == 0 or done == job.steps):
-            measured = trainer.evaluate(done, reader)
-            if event.rank == 0:
-                record(measured)
-        if stopping or done == job.steps or done % job.checkpoint_every == 0:
-            saved = checkpoints.save(done, trainer.state())
-            if saved is not None:
-                record(saved)
+    with checkpoints:
+        while done < job.steps and not stopping:
+            event, stopping = trainer.step(done, reader, stop=stop.asked)
+            done += 1
+            record(event)
+            checkpoints.check()
+            last = stopping or done == job.steps
+            if trainer.evaluates_after(done):
+                measured = trainer.evaluate(done, reader)
+                if event.rank == 0:
+                    record(measured)
+            if last or done % job.checkpoint_every == 0:
+                checkpoints.save(done, trainer.state(), record, last=last)
     return done

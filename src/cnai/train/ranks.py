@@ -27,6 +27,8 @@ class Ranks:
         device: Where this rank computes.
         tie: Group of the owners of the first and last stage at these data and model coordinates,
             which each hold a tied embedding; None where one rank owns both or nothing is tied.
+        writers: All ranks, for the thread that writes checkpoints: a group of its own, so that its
+            messages never mix with those of a step.
     """
 
     layout: Layout
@@ -35,6 +37,7 @@ class Ranks:
     device: torch.device
     data_axes: tuple[str, ...]
     tie: dist.ProcessGroup | None
+    writers: dist.ProcessGroup
 
     @property
     def axis_sizes(self) -> dict[str, int]:
@@ -46,6 +49,16 @@ class Ranks:
         vector = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(vector)
         return [float(value) for value in vector]
+
+    def any_writer(self, said: bool) -> bool:
+        """Tell whether any rank says so; for the thread that writes checkpoints."""
+        votes = torch.tensor([int(said)])
+        dist.all_reduce(votes, group=self.writers)
+        return bool(votes.item())
+
+    def wait_for_writers(self) -> None:
+        """Wait for all ranks; for the thread that writes checkpoints."""
+        dist.barrier(self.writers)
 
     def average(self, tensors: list[Tensor]) -> None:
         """Average tensors in place over the data axis, as one message (two under hybrid)."""
@@ -63,10 +76,6 @@ class Ranks:
         """Add tensors in place over the stages that share the embedding."""
         if self.tie is not None:
             _all_reduce_flat(tensors, self.tie)
-
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-        dist.barrier()
 
 
 def _all_reduce_flat(tensors: list[Tensor], group: dist.ProcessGroup) -> None:
@@ -125,10 +134,18 @@ def joined(
         device=device,
         data_axes=tuple(data_axes),
         tie=_tie_group(plan, rank) if tied and len(set(plan.ends)) > 1 else None,
+        writers=_writers(limit),
     )
     # Without the barrier a rank that is done may tear down pairs that another still uses.
     dist.barrier()
     dist.destroy_process_group()
+
+
+def _writers(limit: timedelta) -> dist.ProcessGroup:
+    group = dist.new_group(backend="gloo", timeout=limit)
+    if not isinstance(group, dist.ProcessGroup):
+        raise TypeError("this rank is not in the group of all ranks")
+    return group
 
 
 _CPU = torch.device("cpu")

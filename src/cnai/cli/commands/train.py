@@ -27,8 +27,11 @@ def verb(
 ) -> None:
     """Train a model, or go on with a training that was interrupted."""
     from cnai.cli.asking import planned
+    from cnai.flows.scale import scaled_spec
 
     loaded = read_spec(spec, (*sets, *([f"resources.on={on}"] if on else []))).spec
+    if not fresh:
+        loaded = scaled_spec(loaded)
     plan = planned(out, loaded, yes=yes, dry_run=dry_run)
     if plan is None:
         return

@@ -242,6 +242,14 @@ class Train(Section):
     """How often a run may be started again after it lost a rank."""
     timeout_seconds: Positive = 300
     """Longest wait for another rank before a step counts as hung."""
+    elastic: bool = False
+    """Whether a run whose machines have become fewer goes on with fewer ranks, on the same curve,
+    and grows back when they return; otherwise it waits for its own layout."""
+    give_up_rank_after: Positive = 2
+    """Losses of the same rank after which an elastic run goes on without its place."""
+    regrow_seconds: Annotated[float, Field(ge=0)] = 300.0
+    """Shortest time before an elastic run that has shrunk tries to grow back; doubled each time
+    that ranks are given up again."""
 
 
 class Resources(Section):
@@ -268,6 +276,12 @@ class Checkpoint(Section):
     """Steps between checkpoints; the last step is always saved."""
     keep: Positive = 2
     """Newest checkpoints kept."""
+    grace_seconds: Annotated[float, Field(gt=0)] = 120.0
+    """Longest time from a request to stop (Ctrl-C, SIGTERM, a preemption notice) until the ranks
+    are ended, whether or not the last checkpoint is written."""
+    mode: Literal["async", "sync"] = "async"
+    """`async`: training goes on while a copy of the state is written, which takes as much memory
+    again as the state; `sync`: training waits. The last checkpoint is always waited for."""
 
 
 class Monitor(Section):
