@@ -83,4 +83,5 @@ def orthogonalised(matrix: Tensor) -> Tensor:
     for _ in range(_ITERATIONS):
         gram = x @ x.T
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return (x.T if tall else x).contiguous().to(matrix.dtype)
+    result: Tensor = x.T if tall else x
+    return result.contiguous().to(matrix.dtype)
