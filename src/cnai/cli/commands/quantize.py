@@ -21,7 +21,7 @@ from cnai.cli.screen import screen
     "--input-model",
     required=True,
     type=click.Path(path_type=Path),
-    help="A run folder, or a Llama folder in Hugging Face layout.",
+    help="A run folder, or a model folder in Hugging Face layout.",
 )
 @click.option(
     "--output-model", required=True, type=click.Path(path_type=Path), help="Folder to write."
