@@ -42,7 +42,7 @@ from cnai.flows.stopping import StopWish, stop_wishes
 from cnai.flows.worker_order import WorkerOrder
 from cnai.monitor import DETECTORS, RunFollower, Tick, Watch, serve_metrics
 from cnai.schedule import allocate
-from cnai.train.compiling import missing_compiler
+from cnai.train.compiler import missing_compiler
 from cnai.train.manifest import newest_whole
 
 _POLL_SECONDS = 0.25
