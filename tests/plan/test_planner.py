@@ -191,6 +191,34 @@ def test_a_v_idles_less_than_1f1b():
     assert sum(v.peak.stages) == 7
 
 
+def test_computing_activations_twice_is_offered_before_other_machines():
+    with pytest.raises(PlanError) as caught:
+        make_plan(large(data=8, model=8, pipeline=1, ranks=64), fleet(8))
+    assert caught.value.hint.startswith("with `train.recompute: selective`, ")
+    offered = large(data=8, model=8, pipeline=1, ranks=64, recompute="selective")
+    assert make_plan(offered, fleet(8)).sharding is Sharding.FULL
+
+
+def test_groups_of_hybrid_sharding_stay_in_a_node():
+    plan = make_plan(small(data=16, model=2, pipeline=1, sharding="hybrid"), fleet(4))
+    assert plan.shards == 4
+    assert any("4 groups of 4 copies" in reason for reason in plan.reasons)
+
+
+def test_every_axis_and_switch_reaches_the_plan():
+    request = small(
+        data=4,
+        model=2,
+        pipeline=2,
+        sharding="hybrid",
+        shard_group=2,
+        split_sequence=True,
+        schedule="Interleaved1F1B",
+    )
+    plan = make_plan(request, fleet(2))
+    assert (plan.shards, plan.virtual, plan.layout.split_sequence) == (2, 2, True)
+
+
 def test_planning_does_not_load_torch():
     code = "import sys, cnai.plan; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cnai.core.layout import Layout
-from cnai.train.compiling import missing_compiler
+from cnai.train.compiler import missing_compiler
 from training_case import curve, plan_of, same
 
 
@@ -25,7 +25,7 @@ def test_a_compiler_that_was_named_must_be_there(monkeypatch):
 
 
 def test_the_question_does_not_load_torch():
-    code = "import sys, cnai.train.compiling; sys.exit('torch' in sys.modules)"
+    code = "import sys, cnai.train.compiler; sys.exit('torch' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     assert (
         subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
@@ -34,7 +34,8 @@ def test_the_question_does_not_load_torch():
 
 @pytest.mark.dist
 @pytest.mark.slow
-def test_compiled_layers_follow_the_curve(gang, one_process, tmp_path):
-    found = curve(gang, tmp_path, plan_of(Layout()), compile=True)
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_compiled_layers_follow_the_curve(gang, one_process, recompute, tmp_path):
+    found = curve(gang, tmp_path, plan_of(Layout()), compile=True, recompute=recompute)
     same(found, one_process(), 1e-4)
     assert found != one_process(), "nothing was compiled"

@@ -49,9 +49,9 @@ def build_decoder(
             add_adapters(part, adapters)
         split_over_model_axis(part, plan.layout, ranks.mesh["model"])
     _tie(parts)
-    recompute_layers(parts, Recompute(settings.recompute))
     if settings.compile:
         compile_layers(parts)
+    recompute_layers(parts, Recompute(settings.recompute))
     if plan.sharding is not Sharding.NONE:
         shard_over_data_axis(parts, plan, ranks, precision=settings.precision)
     for part in parts:

@@ -6,29 +6,22 @@ all, and what gathers or sends between layers stays outside.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cnai.models import Decoder
+import torch
 
-_COMPILERS = ("g++", "c++", "clang++", "gcc", "cc", "clang")
-
-
-def missing_compiler() -> str | None:
-    """Say what is missing for torch.compile, None = nothing; needs no torch."""
-    asked = os.environ.get("CXX")
-    if any(shutil.which(name) for name in ((asked,) if asked else _COMPILERS)):
-        return None
-    return f"there is no C++ compiler ({asked or ', '.join(_COMPILERS)}) for torch.compile"
+from cnai.models import Decoder
+from cnai.train.compiler import missing_compiler
 
 
 def compile_layers(parts: Iterable[Decoder]) -> None:
-    """Compile each layer at its first call; do nothing on a machine without a compiler."""
+    """Compile each layer at its first call; do nothing on a machine without a compiler.
+
+    The forward method is compiled, so that hooks which gather or send stay outside. Recomputing is
+    put around it afterwards: inside, it would keep the layer from being compiled at all.
+    """
     if missing_compiler():
         return
     for part in parts:
         for layer in part.layers.values():
-            layer.compile()
+            layer.forward = torch.compile(layer.forward)
