@@ -22,16 +22,7 @@ from cnai.flows.stopping import stop_wishes
 from cnai.flows.supervisor import Supervisor
 from cnai.monitor import Goodput, RunProgress, serve_metrics
 from cnai.schedule import allocate
-<<<<<<< HEAD
-from cnai.train.compiling import missing_compiler
-=======
 from cnai.train.compiler import missing_compiler
-from cnai.train.manifest import newest_whole
-
-_POLL_SECONDS = 0.25
-_GRACE_SECONDS = 2.0
-_TAIL_LINES = 20
->>>>>>> t-axes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
