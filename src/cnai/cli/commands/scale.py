@@ -35,4 +35,4 @@ def verb(out: Output, run: Path, sets: tuple[str, ...]) -> None:
         out.text(f"{change} when run {run} is started again")
     else:
         out.text(f"{change}: asked process {scaled.process}, which changes over after its step")
-        out.next(f"ai-cli watch {run}")
+        out.next("ai-cli watch", run)
