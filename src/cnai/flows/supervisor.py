@@ -97,6 +97,7 @@ class Supervisor:
                 raise self._stopped()  # somebody asked a rank itself
             self._attempt += 1
         self._record_end("done", self._steps)
+        self._observe()
         return self._follower.progress()
 
     @property
