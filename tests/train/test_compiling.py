@@ -34,8 +34,9 @@ def test_the_question_does_not_load_torch():
 
 @pytest.mark.dist
 @pytest.mark.slow
+@pytest.mark.parametrize("layout", [Layout(), Layout(model=2, split_layer=2)], ids=str)
 @pytest.mark.parametrize("recompute", ["none", "full"])
-def test_compiled_layers_follow_the_curve(gang, one_process, recompute, tmp_path):
-    found = curve(gang, tmp_path, plan_of(Layout()), compile=True, recompute=recompute)
+def test_compiled_layers_follow_the_curve(gang, one_process, layout, recompute, tmp_path):
+    found = curve(gang, tmp_path, plan_of(layout), compile=True, recompute=recompute)
     same(found, one_process(), 1e-4)
-    assert found != one_process(), "nothing was compiled"
+    assert layout.model > 1 or found != one_process(), "nothing was compiled"

@@ -50,7 +50,7 @@ def build_decoder(
         split_over_model_axis(part, plan.layout, ranks.mesh["model"])
     _tie(parts)
     if settings.compile:
-        compile_layers(parts)
+        compile_layers(parts, plan.layout)
     recompute_layers(parts, Recompute(settings.recompute))
     if plan.sharding is not Sharding.NONE:
         shard_over_data_axis(parts, plan, ranks, precision=settings.precision)

@@ -232,7 +232,8 @@ class Train(Section):
     """Layers that forget their activations and compute them again in backward, which takes a third
     more work and much less memory: none of them, every second one (`selective`) or all."""
     compile: bool = False
-    """Whether each layer is compiled (torch.compile): slower to start, faster after."""
+    """Whether each layer is compiled (torch.compile): slower to start, faster after. Layers that
+    are split over the model-parallel group are not."""
     deterministic: bool = False
     """Whether only kernels that give the same bits every time may be used."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
