@@ -19,7 +19,7 @@ from cnai.core.runfolder import RunFolder, read_events
 
 SPEC = {
     "name": "tiny",
-    "model": {"layers": 2, "width": 32, "heads": 2, "vocab": 300, "sequence": 16},
+    "model": {"layers": 2, "width": 32, "heads": 2, "vocab": 300, "sequence": 32},
     "data": {"source": "texts", "validation_fraction": 0.2, "block_rows": 32},
     "parallel": {"data_parallel": {"size": 2}},
     "train": {"steps": 8, "batch": 4, "warmup_steps": 2},
@@ -33,7 +33,7 @@ _WORDS = "the cat sat on a mat and ran to see what his dog had found in our old 
 MARK = "CNAI_TESTMARK"
 
 
-def write_texts(folder, files=24):
+def write_texts(folder, files=48):
     """Write sentences of known words, the same each time."""
     folder.mkdir(parents=True, exist_ok=True)
     dice = random.Random(0)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import torch
+from torch import nn
+
 from cnai.core.shape import DecoderShape
 from cnai.models.decoder import Decoder
 from cnai.models.huggingface import save_model
@@ -40,9 +43,21 @@ TOKENIZER = json.dumps(
 ).encode()  # fmt: skip
 
 
-def save_folder(folder: Path, shape: DecoderShape = TINY, seed: int = 0) -> Decoder:
+def stir_parameters(model: nn.Module) -> None:
+    """Add noise, so that norms are not all 1 and biases not all 0."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.3)
+
+
+def save_folder(
+    folder: Path, shape: DecoderShape = TINY, seed: int = 0, *, stir: bool = False
+) -> Decoder:
     """Write a decoder with initial weights as a Hugging Face folder and return it."""
     decoder = filled(shape, seed)
+    if stir:
+        stir_parameters(decoder)
     folder.mkdir(parents=True, exist_ok=True)
     save_model(folder, shape, decoder.state_dict(), TOKENIZER)
     return decoder.eval()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from hypothesis import strategies as st
 
@@ -13,21 +15,32 @@ TINY = DecoderShape(
     layers=3, width=16, heads=4, kv_heads=2, ffn_width=24, vocab=40, sequence=12, tied_head=True
 )
 
+MISTRAL = replace(TINY, head_size=6)
+QWEN2 = replace(TINY, attention_bias=True)
+QWEN3 = replace(TINY, qk_norm=True, head_size=6)
+
 
 @st.composite
 def shapes(draw: st.DrawFn) -> DecoderShape:
     """Draw a shape that a decoder can have, small enough to run."""
     kv_heads = draw(st.integers(1, 3))
     heads = kv_heads * draw(st.integers(1, 3))
+    heads_fill_the_width = draw(st.booleans())
+    options = draw(st.sampled_from(["", "attention_bias", "qk_norm"]))
+    width = heads * 2 * draw(st.integers(1, 3))
+    head_size = None if heads_fill_the_width else 2 * draw(st.integers(1, 4))
     return DecoderShape(
         layers=draw(st.integers(1, 3)),
-        width=heads * 2 * draw(st.integers(1, 3)),
+        width=width,
         heads=heads,
         kv_heads=kv_heads,
         ffn_width=draw(st.integers(1, 20)),
         vocab=draw(st.integers(2, 30)),
         sequence=draw(st.integers(2, 16)),
         tied_head=draw(st.booleans()),
+        head_size=None if head_size == width // heads else head_size,
+        attention_bias=options == "attention_bias",
+        qk_norm=options == "qk_norm",
     )
 
 

@@ -83,6 +83,8 @@ class Case:
     """One run of the case.
 
     Attributes:
+        shape: Fields of the shape that differ.
+        folder_of_weights: A model folder to start from, which fixes the shape.
         kill: (rank, step) that dies by SIGKILL in the middle of that step.
         slow_save: Seconds that the writing of every checkpoint takes longer.
         dropout: Share of the embedding's outputs that is zeroed at random.
@@ -92,6 +94,7 @@ class Case:
     plan: ParallelPlan
     steps: int = 4
     tied: bool = True
+    shape: dict[str, Any] = field(default_factory=dict)
     train: dict[str, Any] = field(default_factory=dict)
     checkpoint_every: int = 2
     attempt: int = 0
@@ -101,6 +104,7 @@ class Case:
     slow_save: float = 0.0
     dropout: float = 0.0
     kill: tuple[int, int] | None = None
+    folder_of_weights: Path | None = None
 
     def start(self, gang: LocalGang) -> RunFolder:
         run = RunFolder.create(self.folder)
@@ -108,7 +112,7 @@ class Case:
             "folder": str(self.folder),
             "plan": to_dict(self.plan),
             "steps": self.steps,
-            "tied": self.tied,
+            "shape": {"tied_head": self.tied, **self.shape},
             "train": {"warmup_steps": 0, **self.train},
             "checkpoint_every": self.checkpoint_every,
             "resume_step": self.resume_step,
@@ -117,6 +121,7 @@ class Case:
             "keep": self.keep,
             "slow_save": self.slow_save,
             "dropout": self.dropout,
+            "weights": str(self.folder_of_weights) if self.folder_of_weights else None,
         }
         gang.start(
             Order(
@@ -199,7 +204,7 @@ def train_rank(context: Any) -> int:
     import torch
     import torch.distributed.checkpoint as dcp
 
-    from cnai.models.initialise import initial_weights
+    from cnai.models import AdaptedWeights, HuggingFaceWeights, Weights, initial_weights
     from cnai.train.build import build_decoder
     from cnai.train.checkpoint import Checkpoints
     from cnai.train.loop import Trainer, TrainJob, train
@@ -207,7 +212,16 @@ def train_rank(context: Any) -> int:
 
     asked = context.payload
     plan = convert(ParallelPlan, asked["plan"], where="payload")
-    shape = replace(SHAPE, tied_head=asked["tied"])
+    shape = replace(SHAPE, **asked["shape"])
+    weights: Weights = initial_weights(shape, 0)
+    if asked["weights"]:
+        weights = HuggingFaceWeights(Path(asked["weights"]))
+        shape = weights.shape
+    adapters = Train(**asked["train"]).lora.adapters()
+    base = None
+    if adapters is not None:
+        base = "the case"
+        weights = AdaptedWeights(weights, shape, adapters, 0)
     run = RunFolder(Path(asked["folder"]))
     with (
         joined(
@@ -231,7 +245,7 @@ def train_rank(context: Any) -> int:
             update_ratio_every=1,
         )
         part = build_decoder(
-            shape, plan, ranks, initial_weights(shape, 0), precision=settings.precision
+            shape, plan, ranks, weights, precision=settings.precision, adapters=adapters
         )
         if asked["dropout"]:
             part.embedding.register_forward_hook(
@@ -247,7 +261,12 @@ def train_rank(context: Any) -> int:
             dcp.save = slow
         trainer = Trainer(job, ranks, part)
         checkpoints = Checkpoints(
-            run, ranks, keep=asked["keep"], plan_digest=plan.digest, background=asked["background"]
+            run,
+            ranks,
+            keep=asked["keep"],
+            plan_digest=plan.digest,
+            base=base,
+            background=asked["background"],
         )
         writer.write(
             RankReady(
@@ -257,6 +276,8 @@ def train_rank(context: Any) -> int:
                 pid=os.getpid(),
                 host="localhost",
                 parameters=trainer.parameters,
+                trainable=trainer.trainable,
+                frozen=trainer.frozen,
             )
         )
 

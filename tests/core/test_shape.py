@@ -19,9 +19,26 @@ SHAPES = st.builds(
 )  # fmt: skip
 
 
+QWEN2_7B = DecoderShape(
+    layers=28, width=3584, heads=28, kv_heads=4, ffn_width=18944, vocab=152064, sequence=32768,
+    attention_bias=True,
+)  # fmt: skip
+QWEN3_8B = DecoderShape(
+    layers=36, width=4096, heads=32, kv_heads=8, ffn_width=12288, vocab=151936, sequence=40960,
+    qk_norm=True, head_size=128,
+)  # fmt: skip
+MISTRAL_NEMO = DecoderShape(
+    layers=40, width=5120, heads=32, kv_heads=8, ffn_width=14336, vocab=131072, sequence=131072,
+    head_size=128,
+)  # fmt: skip
+
+
 def test_the_published_sizes_are_met():
     assert LLAMA_7B.parameters == 6_738_415_616
     assert LLAMA_70B.parameters == 68_976_648_192
+    assert QWEN2_7B.parameters == 7_615_616_512
+    assert QWEN3_8B.parameters == 8_190_735_360
+    assert MISTRAL_NEMO.parameters == 12_247_782_400
 
 
 @given(SHAPES)

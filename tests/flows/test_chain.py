@@ -1,6 +1,9 @@
 import json
 import math
+import os
 import shutil
+import subprocess
+import sys
 import time
 
 import pytest
@@ -173,3 +176,27 @@ def test_without_a_terminal_the_flag_is_asked_for(ai_cli, place):
     assert "Train `tiny` for 8 steps on 2 ranks?" in ran.err
     assert "hint: add `-y`" in ran.err
     assert not (place / "runs").exists()
+
+
+def test_on_a_terminal_the_plan_is_shown_and_a_no_starts_nothing(place):
+    main, terminal = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "cnai", "run", "run.yaml"],
+        stdin=terminal, stdout=terminal, stderr=terminal,
+    ) as process:  # fmt: skip
+        os.close(terminal)
+        shown = _read_until(main, "[y/N]")
+        os.write(main, b"n\n")
+        shown += _read_until(main, "hint:")
+        assert process.wait(20) == 130
+    os.close(main)
+    assert "layout    dp2 x tp1 x pp1 = 2 ranks" in shown
+    assert "Train `tiny` for 8 steps on 2 ranks?" in shown
+    assert not (place / "runs").exists()
+
+
+def _read_until(terminal, text):
+    shown = ""
+    while text not in shown:
+        shown += os.read(terminal, 4096).decode(errors="replace")
+    return shown

@@ -34,14 +34,14 @@ def module(place, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "my_model", raising=False)
     (place / "my_model.py").write_text(MODULE)
-    return write_spec(place, {"model": {"module": "my_model:build", "vocab": 300, "sequence": 16}})
+    return write_spec(place, {"model": {"module": "my_model:build", "vocab": 300, "sequence": 32}})
 
 
 @marked
 def test_an_exported_model_is_trained_further(ai_cli, finished, place):
     more = {
         "name": "more",
-        "model": {"huggingface": "runs/tiny/artifacts/model", "sequence": 16},
+        "model": {"huggingface": "runs/tiny/artifacts/model", "sequence": 32},
         "train": {"steps": 2, "batch": 4, "learning_rate": 1e-5},
     }
     write_spec(place, more)
@@ -57,7 +57,7 @@ def test_tokens_count_in_the_sequence_of_the_model_folder(ai_cli, finished, plac
     more = {
         "name": "more",
         "model": {"huggingface": "runs/tiny/artifacts/model"},
-        "train": {"tokens": 3 * 4 * 16 - 1, "batch": 4},
+        "train": {"tokens": 3 * 4 * 32 - 1, "batch": 4},
     }
     write_spec(place, more)
     ran = ai_cli("run", "run.yaml", "-y", "--json")
@@ -67,7 +67,7 @@ def test_tokens_count_in_the_sequence_of_the_model_folder(ai_cli, finished, plac
 
 @marked
 def test_tokens_may_be_given_instead_of_steps(ai_cli, place):
-    write_spec(place, {"train": {"tokens": 2 * 4 * 16 + 1, "batch": 4}})
+    write_spec(place, {"train": {"tokens": 2 * 4 * 32 + 1, "batch": 4}})
     ran = ai_cli(*TRAIN)
     assert (ran.code, ran.json["steps"]) == (0, 3), ran.err
     assert ai_cli(*TRAIN).json["steps"] == 3

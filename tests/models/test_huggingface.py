@@ -17,10 +17,11 @@ from cnai.models.huggingface import (
     write_tensors,
 )
 from cnai.models.initialise import parameter_sizes
-from models_folder import TOKENIZER, save_folder
-from models_shapes import TINY, filled, shapes, tokens
+from models_folder import TOKENIZER, save_folder, stir_parameters
+from models_shapes import MISTRAL, QWEN2, QWEN3, TINY, filled, shapes, tokens
 
 UNTIED = dataclasses.replace(TINY, tied_head=False)
+FAMILIES = {"llama": TINY, "mistral": MISTRAL, "qwen2": QWEN2, "qwen3": QWEN3}
 UP = "layers.1.ffn.up_proj.weight"
 
 
@@ -169,11 +170,13 @@ def test_a_place_that_is_not_there_is_a_run_error(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("shape", [TINY, UNTIED], ids=["tied", "untied"])
-def test_transformers_loads_the_folder_with_the_same_logits(tmp_path: Path, shape):
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_transformers_loads_the_folder_with_the_same_logits(tmp_path: Path, family, tied):
     from transformers import AutoModelForCausalLM
 
-    saved, x = save_folder(tmp_path, shape), tokens(shape)
+    shape = dataclasses.replace(FAMILIES[family], tied_head=tied)
+    saved, x = save_folder(tmp_path, shape, stir=True), tokens(shape)
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path)
     with torch.no_grad():
         assert torch.allclose(theirs(x).logits, saved(x), atol=1e-4)
@@ -195,14 +198,20 @@ def test_transformers_loads_the_tokenizer(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_folder_that_transformers_saved_is_read(tmp_path: Path):
-    from transformers import LlamaConfig, LlamaForCausalLM
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2", "qwen3"])
+def test_a_folder_that_transformers_saved_is_read(tmp_path: Path, kind, tied):
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     from cnai.core.llama_config import config_of
 
-    theirs = LlamaForCausalLM(LlamaConfig(**config_of(UNTIED))).eval()
+    shape = FAMILIES["mistral" if kind == "mistral" else kind]
+    plain = config_of(dataclasses.replace(shape, tied_head=tied))
+    plain |= {"model_type": kind, "sliding_window": None}
+    theirs = AutoModelForCausalLM.from_config(AutoConfig.for_model(**plain)).eval()
+    stir_parameters(theirs)
     theirs.save_pretrained(tmp_path, max_shard_size="2KB")
     assert (tmp_path / "model.safetensors.index.json").exists()
-    ours, x = load_decoder(tmp_path), tokens(UNTIED)
+    ours, x = load_decoder(tmp_path), tokens(shape)
     with torch.no_grad():
         assert torch.allclose(theirs(x).logits, ours(x), atol=1e-5)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cnai.core.adapters import Adapters
 from cnai.core.layout import Layout, Sharding
 from cnai.plan.balance import balance
 from cnai.plan.devices import DEVICES
@@ -140,3 +141,19 @@ def test_the_pipeline_buffers_of_every_microbatch_are_counted():
 def test_of_a_module_of_unknown_size_only_the_overhead_is_known():
     memory = stage_memory(small(shape=None), trial(), 0, H100)
     assert memory.total_bytes == H100.overhead_bytes
+
+
+def test_frozen_weights_have_no_gradient_and_no_optimizer():
+    adapters = Adapters(rank=4, alpha=8.0, targets=("q_proj", "down_proj"))
+    plain = stage_memory(small(), trial(), 0, H100)
+    tuned = stage_memory(small(adapters=adapters), trial(), 0, H100)
+    trained = SMALL.layers * adapters.layer_parameters(SMALL)
+    assert (tuned.gradient_bytes, tuned.optimizer_bytes) == (4 * trained, 8 * trained)
+    assert tuned.weight_bytes == plain.weight_bytes + 4 * trained
+
+
+def test_of_each_pair_of_adapters_one_is_split():
+    adapters = Adapters(rank=4, alpha=8.0, targets=("q_proj", "down_proj"))
+    split = stage_memory(small(adapters=adapters), trial(Layout(model=4)), 0, H100)
+    inputs, outputs = SMALL.width + SMALL.ffn_width // 4, SMALL.query_width // 4 + SMALL.width
+    assert split.gradient_bytes == 4 * SMALL.layers * 4 * (inputs + outputs)

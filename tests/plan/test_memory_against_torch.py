@@ -13,13 +13,14 @@ from plan_cases import SMALL
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.parametrize("options", [{}, {"attention_bias": True}, {"qk_norm": True}])
 @pytest.mark.parametrize("tied", [False, True])
-def test_stage_parameters_are_those_of_the_decoder(tied):
+def test_stage_parameters_are_those_of_the_decoder(tied, options):
     import torch
 
     from cnai.models.decoder import Decoder
 
-    shape = replace(SMALL, tied_head=tied)
+    shape = replace(SMALL, tied_head=tied, **options)
     cuts = ((0, 3), (3, 4), (4, 8))
     trial = Trial(
         layout=Layout(pipeline=3), cuts=cuts, microbatches=3, rows=1, schedule="1F1B",
@@ -32,14 +33,14 @@ def test_stage_parameters_are_those_of_the_decoder(tied):
         assert stage_parameters(shape, trial, stage) == held
 
 
-def saved_bytes(layers, precision):
+def saved_bytes(base, layers, precision):
     """Bytes of the tensors, other than weights, that autograd keeps for backward."""
     import torch
 
     from cnai.models.decoder import Decoder
 
     half = precision == "bfloat16"
-    model = Decoder(replace(SMALL, layers=layers))
+    model = Decoder(replace(base, layers=layers))
     weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
     kept = {}
 
@@ -54,10 +55,12 @@ def saved_bytes(layers, precision):
     return sum(size for pointer, (size, _) in kept.items() if pointer not in weights)
 
 
+@pytest.mark.parametrize("options", [{}, {"attention_bias": True}, {"qk_norm": True}])
 @pytest.mark.parametrize(("precision", "element"), [("float32", 4), ("bfloat16", 2)])
-def test_a_layer_keeps_what_the_formula_says(precision, element):
-    layer = (saved_bytes(3, precision) - saved_bytes(1, precision)) / 2
-    matrices = SMALL.attention_parameters + SMALL.ffn_parameters
+def test_a_layer_keeps_what_the_formula_says(precision, element, options):
+    shape = replace(SMALL, head_size=12, **options)
+    layer = (saved_bytes(shape, 3, precision) - saved_bytes(shape, 1, precision)) / 2
+    matrices = shape.attention_parameters + shape.ffn_parameters
     casts = 2 * matrices if precision == "bfloat16" else 0
-    expected = 4 * 32 * layer_activation_bytes(SMALL, 1, element, DEVICES["cpu"])
+    expected = 4 * 32 * layer_activation_bytes(shape, 1, element, DEVICES["cpu"])
     assert layer - casts == pytest.approx(expected, rel=0.05)

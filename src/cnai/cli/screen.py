@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -212,10 +213,16 @@ def training_picture(progress: RunProgress) -> RenderableType:
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
     """Draw a series as one line of blocks, the newest at the right."""
-    shown = values[:: max(1, -(-len(values) // width))] if values else ()
-    if not shown:
+    if not values:
         return ""
-    low, high = min(shown), max(shown)
-    span = (high - low) or 1.0
-    top = len(_BLOCKS) - 1
-    return "loss " + "".join(_BLOCKS[round((value - low) / span * top)] for value in shown)
+    every = -(-len(values) // width)
+    shown = values[(len(values) - 1) % every :: every]
+    finite = [value for value in shown if math.isfinite(value)] or [0.0]
+    low = min(finite)
+    span = (max(finite) - low) or 1.0
+    return "loss " + "".join(_block((value - low) / span) for value in shown)
+
+
+def _block(height: float) -> str:
+    """Return the block of a height from 0 to 1; `x` for a loss that is no number."""
+    return _BLOCKS[round(height * (len(_BLOCKS) - 1))] if math.isfinite(height) else "x"

@@ -35,13 +35,22 @@ class AttemptStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReady(Event):
-    """A rank has built its part of the model."""
+    """A rank has built its part of the model.
+
+    Attributes:
+        parameters: Numbers that it holds.
+        trainable: Those of them that training changes; None in events of older versions.
+        frozen: Names of the parameters that training leaves alone on purpose, with `*` for the
+            index of the layer.
+    """
 
     rank: int
     attempt: int
     pid: int
     host: str
     parameters: int
+    trainable: int | None = None
+    frozen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,14 @@
-"""The `config.json` of a Hugging Face Llama folder, to a decoder's shape and back.
+"""The `config.json` of a Hugging Face folder, to a decoder's shape and back.
+
+Read are Llama and the models that differ from it by an option of the decoder: Mistral, Qwen2 and
+Qwen3.
 
 No torch here: the planner reads the shape of a model of 100 B parameters on a laptop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +23,8 @@ _LAYOUT = "give a folder in Hugging Face layout: config.json and *.safetensors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaConfig:
-    """The keys of `config.json` that matter here, with the defaults of transformers."""
+class FamilyConfig:
+    """The keys of `config.json` that matter here, with the defaults of transformers for a Llama."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -39,6 +42,50 @@ class LlamaConfig:
     hidden_act: str = "silu"
     attention_bias: bool = False
     mlp_bias: bool = False
+    sliding_window: int | None = None
+    use_sliding_window: bool = True
+    layer_types: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """An architecture of transformers.
+
+    Attributes:
+        architecture: Its class for text generation.
+        defaults: Where a key that its `config.json` leaves out means something else than in Llama.
+        attention_bias: Queries, keys and values have a bias, whatever the config says.
+        qk_norm: Queries and keys are normed.
+    """
+
+    architecture: str
+    defaults: dict[str, Any]
+    attention_bias: bool = False
+    qk_norm: bool = False
+
+
+_QWEN = {
+    "num_key_value_heads": 32,
+    "max_position_embeddings": 32_768,
+    "use_sliding_window": False,
+    "sliding_window": 4096,
+}
+FAMILIES = {
+    "llama": Family(architecture="LlamaForCausalLM", defaults={"use_sliding_window": False}),
+    "mistral": Family(
+        architecture="MistralForCausalLM",
+        defaults={
+            "num_key_value_heads": 8,
+            "max_position_embeddings": 131_072,
+            "sliding_window": 4096,
+        },
+    ),
+    "qwen2": Family(architecture="Qwen2ForCausalLM", defaults=_QWEN, attention_bias=True),
+    "qwen3": Family(
+        architecture="Qwen3ForCausalLM", defaults=_QWEN | {"head_dim": 128}, qk_norm=True
+    ),
+}
+"""What is read, by `model_type`."""
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -52,52 +99,68 @@ def read_config(folder: Path) -> dict[str, Any]:
     return plain
 
 
-def shape_from_config(folder: Path) -> DecoderShape:
+def shape_from_config(folder: Path, *, sequence: int | None = None) -> DecoderShape:
     """Read the shape of the model in a Hugging Face folder.
 
+    Args:
+        folder: The folder.
+        sequence: Longest sequence that it is used at; None = what the model was made for.
+
     Raises:
-        DataError: The folder holds no Llama, or a Llama with an option that the decoder lacks.
+        DataError: The folder holds another kind of model, or an option that the decoder lacks.
     """
-    return shape_of(read_config(folder), where=str(folder / CONFIG_FILE))
+    return shape_of(read_config(folder), where=str(folder / CONFIG_FILE), sequence=sequence)
 
 
-def shape_of(plain: dict[str, Any], *, where: str) -> DecoderShape:
+def shape_of(plain: dict[str, Any], *, where: str, sequence: int | None = None) -> DecoderShape:
     """Turn the content of a `config.json` into a shape.
 
     Raises:
         DataError: As in `shape_from_config`.
     """
     kind = plain.get("model_type")
-    if kind != "llama":
+    family = FAMILIES.get(kind) if isinstance(kind, str) else None
+    if family is None:
         raise DataError(
-            f"`model_type` is `{kind}`; the only architecture read today is `llama`",
+            f"`model_type` is `{kind}`; read today are {_words(FAMILIES)}",
             where=where,
-            hint="give a Llama model, or convert the model to the Llama architecture",
+            hint="give a model of one of these, or convert it to the Llama architecture",
         )
-    config = convert(LlamaConfig, plain, where=where)
-    problem = next(_problems(config), None)
+    config = convert(FamilyConfig, family.defaults | plain, where=where)
+    limit = min(sequence or config.max_position_embeddings, config.max_position_embeddings)
+    problem = next(_problems(config, limit), None)
     if problem is not None:
         raise DataError(
             problem,
             where=where,
-            hint="give a Llama model without this option; docs/rooms/models.md says what is read",
+            hint="give a model without this option; docs/rooms/models.md says what is read",
         )
     rope = config.rope_parameters or {}
+    heads, head_width = config.num_attention_heads, config.head_dim
+    if head_width is not None and head_width * heads == config.hidden_size:
+        head_width = None
     return DecoderShape(
         layers=config.num_hidden_layers,
         width=config.hidden_size,
-        heads=config.num_attention_heads,
-        kv_heads=config.num_key_value_heads or config.num_attention_heads,
+        heads=heads,
+        kv_heads=config.num_key_value_heads or heads,
         ffn_width=config.intermediate_size,
         vocab=config.vocab_size,
-        sequence=config.max_position_embeddings,
+        sequence=limit,
         rope_theta=float(rope.get("rope_theta") or config.rope_theta or 10_000.0),
         norm_eps=config.rms_norm_eps,
         tied_head=config.tie_word_embeddings,
+        attention_bias=family.attention_bias,
+        qk_norm=family.qk_norm,
+        head_size=head_width,
     )
 
 
-def _problems(config: LlamaConfig) -> Iterator[str]:
+def _words(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _problems(config: FamilyConfig, sequence: int) -> Iterator[str]:
     """Yield what the decoder cannot do, the sizes first because the rest divides by them."""
     for key in (
         "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
@@ -109,19 +172,33 @@ def _problems(config: LlamaConfig) -> Iterator[str]:
     heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
     if kv_heads is not None and (kv_heads < 1 or heads % kv_heads):
         yield f"`num_attention_heads` {heads} is no multiple of `num_key_value_heads` {kv_heads}"
-    if config.hidden_size % (2 * heads):
+    if config.head_dim is None and config.hidden_size % (2 * heads):
         yield f"`hidden_size` {config.hidden_size} is no even multiple of {heads} heads"
-    if config.head_dim is not None and config.head_dim * heads != config.hidden_size:
-        yield f"`head_dim` {config.head_dim} x {heads} heads is not `hidden_size`; this is not read"
+    if config.head_dim is not None and (config.head_dim < 2 or config.head_dim % 2):
+        yield f"`head_dim` is {config.head_dim}; rotary positions need an even size"
     if config.hidden_act not in {"silu", "swish"}:
         yield f"`hidden_act` is `{config.hidden_act}`; only `silu` is read"
-    for key in ("attention_bias", "mlp_bias"):
-        if getattr(config, key):
-            yield f"`{key}` is true; layers with a bias are not read"
+    if config.attention_bias:
+        yield "`attention_bias` is true; a bias on the attention's output is not read"
+    if config.mlp_bias:
+        yield "`mlp_bias` is true; a bias in the feed-forward part is not read"
+    yield from _window_problems(config, sequence)
     yield from _rope_problems(config)
 
 
-def _rope_problems(config: LlamaConfig) -> Iterator[str]:
+def _window_problems(config: FamilyConfig, sequence: int) -> Iterator[str]:
+    """A window that no sequence outgrows changes nothing; any other is not computed."""
+    window = config.sliding_window if config.use_sliding_window else None
+    if config.layer_types is not None and "sliding_attention" not in config.layer_types:
+        window = None
+    if window is not None and window < sequence:
+        yield (
+            f"`sliding_window` is {window}, and the sequence is {sequence} tokens; only attention "
+            f"to all tokens is computed, so `model.sequence` may be at most {window}"
+        )
+
+
+def _rope_problems(config: FamilyConfig) -> Iterator[str]:
     for key in ("rope_scaling", "rope_parameters"):
         rope = getattr(config, key) or {}
         kind = rope.get("rope_type", rope.get("type", "default"))
@@ -131,16 +208,39 @@ def _rope_problems(config: LlamaConfig) -> Iterator[str]:
             yield f"`{key}` turns only a part of each head; this is not read"
 
 
+def family_of(shape: DecoderShape) -> str:
+    """Return the `model_type` as which a shape is written; Llama where several would do.
+
+    Raises:
+        DataError: No architecture of transformers has this mix of options.
+    """
+    for name, family in FAMILIES.items():
+        if (family.attention_bias, family.qk_norm) == (shape.attention_bias, shape.qk_norm):
+            return name
+    raise DataError(
+        "no architecture of transformers has biases and normed queries and keys together",
+        where="model.attention_bias",
+        hint="set `model.attention_bias: false`, which makes it a Qwen3",
+    )
+
+
 def config_of(shape: DecoderShape, *, end_token: int | None = None) -> dict[str, Any]:
     """Return the content of a `config.json` that transformers 4 and 5 both load as this model.
 
     Args:
         shape: The model.
         end_token: Token that ends a text (and starts one); None when the tokenizer has none.
+
+    Raises:
+        DataError: No architecture of transformers has this shape.
     """
-    return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+    kind = family_of(shape)
+    own: dict[str, Any] = {"attention_bias": False, "mlp_bias": False}
+    if kind != "llama":
+        own = {"use_sliding_window": False, "sliding_window": None}
+    return own | {
+        "architectures": [FAMILIES[kind].architecture],
+        "model_type": kind,
         "hidden_size": shape.width,
         "num_hidden_layers": shape.layers,
         "num_attention_heads": shape.heads,
@@ -153,8 +253,6 @@ def config_of(shape: DecoderShape, *, end_token: int | None = None) -> dict[str,
         "rope_theta": shape.rope_theta,
         "tie_word_embeddings": shape.tied_head,
         "hidden_act": "silu",
-        "attention_bias": False,
-        "mlp_bias": False,
         "bos_token_id": end_token,
         "eos_token_id": end_token,
         "pad_token_id": None,

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 class DecoderShape:
     """A Llama-style decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
 
+    With `attention_bias` it is a Qwen2, with `qk_norm` a Qwen3; Mistral has Llama's shape.
+
     Attributes:
         layers: Transformer layers.
         width: Hidden size D.
-        heads: Query heads; `width` must divide by it.
+        heads: Query heads; `width` must divide by it unless `head_size` is given.
         kv_heads: Key and value heads; `heads` must divide by it.
         ffn_width: Inner size of the feed-forward part.
         vocab: Tokens in the vocabulary.
@@ -24,6 +26,9 @@ class DecoderShape:
         rope_theta: Base of the rotary frequencies.
         norm_eps: Added to the mean square in RMSNorm.
         tied_head: The output head shares the embedding's weight.
+        attention_bias: Queries, keys and values are projected with a bias.
+        qk_norm: Queries and keys are normed, head by head, before they are turned.
+        head_size: Size of one head where it is not `width` over `heads`; None = it is.
     """
 
     layers: int
@@ -36,17 +41,39 @@ class DecoderShape:
     rope_theta: float = 10_000.0
     norm_eps: float = 1e-5
     tied_head: bool = False
+    attention_bias: bool = False
+    qk_norm: bool = False
+    head_size: int | None = None
 
     @property
     def head_width(self) -> int:
         """Size of one head."""
-        return self.width // self.heads
+        return self.head_size or self.width // self.heads
+
+    @property
+    def query_width(self) -> int:
+        """Size of all query heads together."""
+        return self.heads * self.head_width
+
+    @property
+    def kv_width(self) -> int:
+        """Size of all key (or value) heads together."""
+        return self.kv_heads * self.head_width
 
     @property
     def attention_parameters(self) -> int:
-        """Weights of the four projections of one layer."""
-        kv_width = self.kv_heads * self.head_width
-        return self.width * self.width * 2 + self.width * kv_width * 2
+        """Weights of the four projections of one layer, without biases."""
+        return 2 * self.width * (self.query_width + self.kv_width)
+
+    @property
+    def bias_parameters(self) -> int:
+        """Biases of one layer."""
+        return self.query_width + 2 * self.kv_width if self.attention_bias else 0
+
+    @property
+    def norm_parameters(self) -> int:
+        """Weights of the norms of one layer."""
+        return 2 * self.width + (2 * self.head_width if self.qk_norm else 0)
 
     @property
     def ffn_parameters(self) -> int:
@@ -55,8 +82,9 @@ class DecoderShape:
 
     @property
     def layer_parameters(self) -> int:
-        """Parameters of one transformer layer, with its two norms."""
-        return self.attention_parameters + self.ffn_parameters + 2 * self.width
+        """Parameters of one transformer layer, with its biases and norms."""
+        matrices = self.attention_parameters + self.ffn_parameters
+        return matrices + self.bias_parameters + self.norm_parameters
 
     @property
     def embedding_parameters(self) -> int:
@@ -78,12 +106,13 @@ class DecoderShape:
     def layer_flops(self, sequence: int) -> int:
         """Forward FLOPs of one layer for one token in a sequence of that length.
 
-        Two per weight in a matrix product, and 4 x D x T for scores and weighted sum, over the
-        full square as the dense kernels compute it. Source: Kaplan et al. 2020, arXiv 2001.08361,
-        table 1, with the attention term of Narayanan et al. 2021, arXiv 2104.04473, section 5.1.
+        Two per weight in a matrix product, and 4 x H x K x T (H heads of width K) for scores and
+        weighted sum, over the full square as the dense kernels compute it. Source: Kaplan et al.
+        2020, arXiv 2001.08361, table 1, with the attention term of Narayanan et al. 2021,
+        arXiv 2104.04473, section 5.1.
         """
         matrices = 2 * (self.attention_parameters + self.ffn_parameters)
-        return matrices + 4 * self.width * sequence
+        return matrices + 4 * self.query_width * sequence
 
     def head_flops(self) -> int:
         """Forward FLOPs of the output head for one token."""

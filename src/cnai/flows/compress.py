@@ -13,9 +13,8 @@ from cnai.core.errors import DataError
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec
 from cnai.flows.evaluate import checkpoint_step, validation_rows
+from cnai.flows.model import trained_state
 from cnai.flows.shape import shape_of
-from cnai.models import parameter_sizes
-from cnai.train.checkpoint import load_weights
 
 
 def export_run(
@@ -25,8 +24,13 @@ def export_run(
     store: BlobStore,
     *,
     step: int | None = None,
+    target: Path | None = None,
 ) -> Artifact:
     """Write a checkpoint as a model folder in Hugging Face layout, with its tokenizer.
+
+    Args:
+        step: Its step; None = the newest.
+        target: The folder; None = `artifacts/model` of the run.
 
     Raises:
         DataError: There is no checkpoint, it is damaged, or the model is a user's own module.
@@ -41,9 +45,9 @@ def export_run(
     chosen = checkpoint_step(run, step)
     checkpoint = run.checkpoint(chosen)
     return export(
-        run.artifacts / "model",
+        target or run.artifacts / "model",
         shape,
-        load_weights(checkpoint, parameter_sizes(shape)),
+        trained_state(spec, shape, checkpoint),
         store.get(manifest.tokenizer),
         source=str(checkpoint.relative_to(run.root)),
     )

@@ -75,7 +75,7 @@ def place_of(spec: RunSpec, run: RunFolder, manifest: DatasetManifest) -> Datase
         url=_url(spec, run),
         endpoint=spec.data.endpoint,
         digest=manifest.digest,
-        cache=str((run.root / "cache").absolute()),
+        cache=str(_cache(run)),
     )
 
 
@@ -87,9 +87,11 @@ def reader_of(place: DatasetPlace, *, batch: int, seed: int) -> DatasetReader:
 
 
 def reader_of_run(spec: RunSpec, run: RunFolder, manifest: DatasetManifest) -> DatasetReader:
-    """Open the dataset of a run for reading."""
-    place = place_of(spec, run, manifest)
-    return reader_of(place, batch=spec.train.batch, seed=spec.train.seed)
+    """Open the dataset of a run for reading; the store is asked only for blocks not cached."""
+    train = spec.train
+    return DatasetReader(
+        store_of(spec, run), manifest, _cache(run), batch=train.batch, seed=train.seed
+    )
 
 
 def import_text(
@@ -129,6 +131,10 @@ def problems_of(url: str, endpoint: str | None, digest: str) -> list[str]:
             hint="list them with `ai-cli data list`, or make one with `ai-cli data import SOURCE`",
         )
     return [f"{one.digest}: {problem}" for one in chosen for problem in verify(store, one)]
+
+
+def _cache(run: RunFolder) -> Path:
+    return (run.root / "cache").absolute()
 
 
 def _url(spec: RunSpec, run: RunFolder) -> str:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import sys
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cnai.core.errors import SpecError
+from cnai.core.records import encode
 from cnai.core.runfolder import RunFolder
 from cnai.core.shape import DecoderShape
 from cnai.core.spec import RunSpec
 from cnai.flows.shape import shape_of
-from cnai.models import Decoder, HuggingFaceWeights, Weights, fill, initial_weights
+from cnai.models import (
+    AdaptedWeights,
+    Decoder,
+    HuggingFaceWeights,
+    Weights,
+    adapter_sizes,
+    fill,
+    initial_weights,
+    merged,
+    parameter_sizes,
+)
 from cnai.train.checkpoint import load_weights
 
 
@@ -35,16 +47,55 @@ def trained(spec: RunSpec, run: RunFolder, step: int) -> nn.Module:
     Raises:
         DataError: The checkpoint is damaged or belongs to another model.
     """
+    shape = shape_of(spec)
+    if shape is not None:
+        decoder = Decoder(shape)
+        fill(decoder, trained_state(spec, shape, run.checkpoint(step)).__getitem__)
+        return decoder
     module = untrained(spec)
     sizes = {name: tuple(value.shape) for name, value in module.named_parameters()}
     fill(module, load_weights(run.checkpoint(step), sizes).__getitem__)
     return module
 
 
+def trained_state(spec: RunSpec, shape: DecoderShape, checkpoint: Path) -> dict[str, Tensor]:
+    """Return every weight of a trained decoder by its name, adapters added to their matrices.
+
+    Raises:
+        DataError: The checkpoint is damaged or belongs to another model.
+    """
+    adapters = spec.train.lora.adapters()
+    if adapters is None:
+        return load_weights(checkpoint, parameter_sizes(shape))
+    sizes = adapter_sizes(shape, adapters)
+    trained = load_weights(checkpoint, sizes, base=base_of(spec, shape))
+    return merged(weights_of(spec, shape), trained, shape, adapters)
+
+
+def base_of(spec: RunSpec, shape: DecoderShape) -> str | None:
+    """Return the identity of the frozen model; None when the weights themselves are trained."""
+    if spec.train.lora.adapters() is None:
+        return None
+    weights = weights_of(spec, shape)
+    if isinstance(weights, HuggingFaceWeights):
+        return weights.identity()
+    return hashlib.sha256(encode((spec.train.seed, shape))).hexdigest()[:16]
+
+
+def first_weights(spec: RunSpec, shape: DecoderShape) -> Weights:
+    """Return what training starts from, with the adapters if there are any."""
+    adapters = spec.train.lora.adapters()
+    weights = weights_of(spec, shape)
+    if adapters is None:
+        return weights
+    return AdaptedWeights(weights, shape, adapters, spec.train.seed)
+
+
 def weights_of(spec: RunSpec, shape: DecoderShape) -> Weights:
     """Return where the initial weights come from: a model folder, or the seed."""
     if spec.model.huggingface is not None:
-        return HuggingFaceWeights(Path(spec.model.huggingface)).tensor
+        folder = Path(spec.model.huggingface)
+        return HuggingFaceWeights(folder, sequence=spec.model.sequence)
     return initial_weights(shape, spec.train.seed)
 
 

@@ -40,6 +40,7 @@ def request_of(spec: RunSpec) -> PlanRequest:
         split_layer=parallel.model_parallel.split_layer,
         sharding=parallel.data_parallel.sharding,
         schedule=parallel.pipeline_parallel.schedule,
+        adapters=spec.train.lora.adapters(),
         microbatches=parallel.pipeline_parallel.microbatches,
         ranks=spec.resources.ranks or asked_ranks(spec),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from cnai.core.llama_config import shape_from_config
@@ -32,5 +31,4 @@ def shape_of(spec: RunSpec) -> DecoderShape | None:
         return None
     if spec.model.huggingface is None:
         return spec.model.shape()
-    shape = shape_from_config(Path(spec.model.huggingface))
-    return replace(shape, sequence=min(spec.model.sequence, shape.sequence))
+    return shape_from_config(Path(spec.model.huggingface), sequence=spec.model.sequence)

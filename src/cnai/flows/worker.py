@@ -24,7 +24,7 @@ from cnai.core.shape import DecoderShape
 from cnai.core.spec import RunSpec
 from cnai.flows.data import reader_of
 from cnai.flows.folder import spec_of
-from cnai.flows.model import user_module, weights_of
+from cnai.flows.model import base_of, first_weights, user_module
 from cnai.flows.shape import shape_of, steps_of
 from cnai.flows.worker_order import WorkerOrder
 from cnai.train.build import build_decoder
@@ -98,6 +98,8 @@ def _train(
                 pid=os.getpid(),
                 host=socket.gethostname(),
                 parameters=trainer.parameters,
+                trainable=trainer.trainable,
+                frozen=trainer.frozen,
             )
         )
         checkpoints = Checkpoints(
@@ -106,6 +108,7 @@ def _train(
             keep=spec.checkpoint.keep,
             plan_digest=plan.digest,
             background=spec.checkpoint.mode == "async",
+            base=base_of(spec, shape) if shape is not None else None,
         )
         train(job, trainer, reader, checkpoints, record)
 
@@ -115,7 +118,12 @@ def _module(
 ) -> nn.Module:
     if shape is not None:
         return build_decoder(
-            shape, plan, ranks, weights_of(spec, shape), precision=spec.train.precision
+            shape,
+            plan,
+            ranks,
+            first_weights(spec, shape),
+            precision=spec.train.precision,
+            adapters=spec.train.lora.adapters(),
         )
     torch.manual_seed(spec.train.seed)
     return user_module(spec.model.module or "").to(ranks.device)

@@ -7,19 +7,25 @@ the files of a run: parallelism is applied from outside, in `train`.
 
 from cnai.models.decoder import Decoder, KeyValueCache
 from cnai.models.huggingface import HuggingFaceWeights, load_decoder, save_model
-from cnai.models.initialise import Weights, fill, initial_weights, parameter_sizes
+from cnai.models.initialise import SlicedWeights, Weights, fill, initial_weights, parameter_sizes
+from cnai.models.lora import AdaptedWeights, adapter_sizes, add_adapters, merged
 from cnai.models.loss import token_loss, token_losses
 from cnai.models.perplexity import bits_per_byte, perplexity, sequence_losses
 
 __all__ = [
+    "AdaptedWeights",
     "Decoder",
     "HuggingFaceWeights",
     "KeyValueCache",
+    "SlicedWeights",
     "Weights",
+    "adapter_sizes",
+    "add_adapters",
     "bits_per_byte",
     "fill",
     "initial_weights",
     "load_decoder",
+    "merged",
     "parameter_sizes",
     "perplexity",
     "save_model",

@@ -1,4 +1,4 @@
-"""A Llama-style decoder in plain single-device PyTorch; parallelism is applied from outside.
+"""A decoder like Llama in plain single-device PyTorch; parallelism is applied from outside.
 
 Shape suffixes: B batch, T tokens of the input, S tokens attended to (past and present), D width,
 H query heads, G key-value heads, K head width, F feed-forward width, V vocabulary.
@@ -6,7 +6,9 @@ H query heads, G key-value heads, K head width, F feed-forward width, V vocabula
 Layers live in a ModuleDict under their global index, so that a pipeline stage that holds layers 4
 to 7 of a model names its weights exactly as the whole model does, and a checkpoint does not know
 in which layout it was written. Source: Touvron et al. 2023, arXiv 2302.13971; grouped-query
-attention from Ainslie et al. 2023, arXiv 2305.13245.
+attention from Ainslie et al. 2023, arXiv 2305.13245; biases of queries, keys and values as in
+Qwen2 (Yang et al. 2024, arXiv 2407.10671), normed queries and keys as in Qwen3 (Yang et al. 2025,
+arXiv 2505.09388).
 """
 
 from __future__ import annotations
@@ -86,18 +88,21 @@ class Attention(nn.Module):
     """Causal grouped-query attention.
 
     The number of heads is read from the projections' outputs, so that the same code runs on the
-    share of the heads that a tensor-parallel rank holds.
+    share of the heads that a tensor-parallel rank holds. Normed queries and keys share one weight
+    over all heads, so a rank that holds some of the heads sees only their part of its gradient.
     """
 
     def __init__(self, shape: DecoderShape, index: int) -> None:
         super().__init__()
-        kv_width = shape.kv_heads * shape.head_width
+        bias = shape.attention_bias
         self.index = index
         self.head_width = shape.head_width
-        self.q_proj = nn.Linear(shape.width, shape.width, bias=False)
-        self.k_proj = nn.Linear(shape.width, kv_width, bias=False)
-        self.v_proj = nn.Linear(shape.width, kv_width, bias=False)
-        self.o_proj = nn.Linear(shape.width, shape.width, bias=False)
+        self.q_proj = nn.Linear(shape.width, shape.query_width, bias=bias)
+        self.k_proj = nn.Linear(shape.width, shape.kv_width, bias=bias)
+        self.v_proj = nn.Linear(shape.width, shape.kv_width, bias=bias)
+        self.o_proj = nn.Linear(shape.query_width, shape.width, bias=False)
+        self.q_norm = RMSNorm(shape.head_width, shape.norm_eps) if shape.qk_norm else None
+        self.k_norm = RMSNorm(shape.head_width, shape.norm_eps) if shape.qk_norm else None
 
     def forward(
         self, x_BTD: Tensor, rotary_2TK: Tensor, cache: KeyValueCache | None = None
@@ -107,6 +112,8 @@ class Attention(nn.Module):
         q_BHTK = self.q_proj(x_BTD).view(B, T, -1, self.head_width).transpose(1, 2)
         k_BGTK = self.k_proj(x_BTD).view(B, T, -1, self.head_width).transpose(1, 2)
         v_BGTK = self.v_proj(x_BTD).view(B, T, -1, self.head_width).transpose(1, 2)
+        if self.q_norm is not None and self.k_norm is not None:
+            q_BHTK, k_BGTK = self.q_norm(q_BHTK), self.k_norm(k_BGTK)
         q_BHTK, k_BGTK = rotate(q_BHTK, rotary_2TK), rotate(k_BGTK, rotary_2TK)
         past = 0
         if cache is not None:

@@ -1,10 +1,12 @@
-"""A decoder in the layout of a Hugging Face Llama folder: names, reading, writing."""
+"""A decoder in the layout of a Hugging Face folder: names, reading, writing."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ _INNER = {
 }
 _OUTER_BACK = {theirs: ours for ours, theirs in _OUTER.items()}
 _INNER_BACK = {theirs: ours for ours, theirs in _INNER.items()}
+_SAMPLES, _SAMPLE_BYTES = 16, 65_536
 _OS_ERROR = re.compile(r"os error (\d+)")
 
 
@@ -60,19 +63,23 @@ def parameter_name(theirs: str) -> str | None:
 
 
 class HuggingFaceWeights:
-    """The parameters of a Llama folder, read one by one when they are asked for.
+    """The parameters of a model folder, read one by one when they are asked for.
 
     Plain weights may be float32, bfloat16 or float16; packed INT8 ones are dequantized.
 
+    Args:
+        folder: The folder.
+        sequence: Longest sequence that the model is used at; None = what it was made for.
+
     Raises:
-        DataError: The folder is no readable Llama, see `core.llama_config`.
+        DataError: The folder holds no model that is read, see `core.llama_config`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, sequence: int | None = None) -> None:
         self.folder = folder
         config = read_config(folder)
         where = str(folder / CONFIG_FILE)
-        self.shape = shape_of(config, where=where)
+        self.shape = shape_of(config, where=where, sequence=sequence)
         self.packed = is_packed(config, where=where)
         self._sizes = parameter_sizes(self.shape)
         self._files = tensor_files(folder)
@@ -83,18 +90,60 @@ class HuggingFaceWeights:
         Raises:
             DataError: The tensor is missing, of another size or type, or its file is damaged.
         """
-        if self.shape.tied_head and name == "head.weight":
-            name = "embedding.weight"
+        name = self._held(name)
         stored = huggingface_name(name)
         tensor = self._unpacked(stored) if stored + PACKED in self._files else self._read(stored)
-        if not tensor.is_floating_point() or tuple(tensor.shape) != self._sizes[name]:
+        self._check(name, str(tensor.dtype), tensor.shape, is_float=tensor.is_floating_point())
+        return tensor.float()
+
+    __call__ = tensor
+
+    def part(self, name: str, index: tuple[slice, ...]) -> Tensor:
+        """Return the float32 numbers of a parameter at a slice of each axis, reading only these.
+
+        Raises:
+            DataError: As in `tensor`.
+        """
+        name = self._held(name)
+        stored = huggingface_name(name)
+        if stored + PACKED in self._files:
+            return self.tensor(name)[index]
+        with self._opened(stored) as file:
+            lazy = file.get_slice(stored)
+            kind = lazy.get_dtype()
+            self._check(name, kind, lazy.get_shape(), is_float="F" in kind)
+            tensor: Tensor = lazy[index]
+        return tensor.float()
+
+    def identity(self) -> str:
+        """Return a short hash that changes with the model.
+
+        Config, headers and sizes count in full; of the numbers sixteen samples a file do, because
+        reading a hundred billion of them takes longer than anybody waits for a start.
+        """
+        digest = hashlib.sha256((self.folder / CONFIG_FILE).read_bytes())
+        for path in sorted(set(self._files.values())):
+            size = path.stat().st_size
+            digest.update(f"{path.name} {size}".encode())
+            with path.open("rb") as file:
+                for sample in range(_SAMPLES):
+                    file.seek(size * sample // _SAMPLES)
+                    digest.update(file.read(_SAMPLE_BYTES))
+        return digest.hexdigest()[:16]
+
+    def _held(self, name: str) -> str:
+        """Return the parameter under which a name is stored."""
+        tied = self.shape.tied_head and name == "head.weight"
+        return "embedding.weight" if tied else name
+
+    def _check(self, name: str, kind: str, size: Sequence[int], *, is_float: bool) -> None:
+        if not is_float or tuple(size) != self._sizes[name]:
             raise DataError(
-                f"`{stored}` is {tensor.dtype} of {tuple(tensor.shape)}; config.json asks for "
+                f"`{huggingface_name(name)}` is {kind} of {tuple(size)}; config.json asks for "
                 f"floats of {self._sizes[name]}",
                 where=str(self.folder),
                 hint="config.json and the weights belong to different models; fetch both again",
             )
-        return tensor.float()
 
     def _unpacked(self, stored: str) -> Tensor:
         rows, columns = (int(size) for size in self._read(stored + SIZE))
@@ -109,6 +158,13 @@ class HuggingFaceWeights:
         return unpack(packed, scale, columns)
 
     def _read(self, stored: str) -> Tensor:
+        with self._opened(stored) as file:
+            tensor: Tensor = file.get_tensor(stored)
+        return tensor
+
+    @contextmanager
+    def _opened(self, stored: str) -> Iterator[Any]:
+        """Open the file that holds a tensor."""
         file = self._files.get(stored)
         if file is None:
             raise DataError(
@@ -119,10 +175,9 @@ class HuggingFaceWeights:
             )
         try:
             with safe_open(file, framework="pt") as opened:
-                tensor: Tensor = opened.get_tensor(stored)
+                yield opened
         except (SafetensorError, OSError) as error:
             raise _damaged(file, error) from error
-        return tensor
 
 
 def tensor_files(folder: Path) -> dict[str, Path]:
@@ -163,10 +218,10 @@ def _damaged(file: Path, error: Exception) -> DataError:
 
 
 def load_decoder(folder: Path) -> Decoder:
-    """Load a plain or packed Llama folder as a float32 decoder on the CPU, in evaluation mode.
+    """Load a plain or packed folder as a float32 decoder on the CPU, in evaluation mode.
 
     Raises:
-        DataError: The folder is no readable Llama, or is damaged.
+        DataError: The folder holds no model that is read, or is damaged.
     """
     weights = HuggingFaceWeights(folder)
     with torch.device("meta"):
@@ -180,7 +235,7 @@ def load_decoder(folder: Path) -> Decoder:
 def save_model(
     folder: Path, shape: DecoderShape, state: Mapping[str, Tensor], tokenizer_json: bytes
 ) -> None:
-    """Write a float32 Llama folder that transformers loads.
+    """Write a float32 folder that transformers loads.
 
     The caller gives a temporary folder (`core.files.folder_atomically`).
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,22 @@ from cnai.core.shape import DecoderShape
 from cnai.models.decoder import Decoder
 
 Weights = Callable[[str], Tensor]
+"""From a parameter's name in the whole model to its whole tensor."""
+
+
+@runtime_checkable
+class SlicedWeights(Protocol):
+    """Weights that can read a part of a tensor without the rest."""
+
+    def __call__(self, name: str) -> Tensor:
+        """Return a whole tensor."""
+        ...
+
+    def part(self, name: str, index: tuple[slice, ...]) -> Tensor:
+        """Return the numbers of a tensor at a slice of each axis."""
+        ...
+
+
 _RESIDUAL_OUTPUTS = ("attention.o_proj.weight", "ffn.down_proj.weight")
 
 
@@ -26,8 +43,8 @@ def initial_weights(shape: DecoderShape, seed: int) -> Weights:
 
     Matrices are normal with deviation sqrt(2 / 5D), which is 0.02 at width 1000; the two matrices
     of a layer that add to the residual stream are scaled by 1 / sqrt(2 x layers), so that the
-    stream's variance does not grow with depth; norms are 1. The function raises KeyError for a
-    name that the decoder does not have.
+    stream's variance does not grow with depth; norms are 1 and biases 0. The function raises
+    KeyError for a name that the decoder does not have.
 
     Source: Nguyen and Salazar 2019, arXiv 1910.05895, section 2.2 (deviation); Radford et al. 2019
     (GPT-2), section 2.3, and Shoeybi et al. 2019, arXiv 1909.08053, section 4.2 (residual scale).
@@ -40,7 +57,7 @@ def initial_weights(shape: DecoderShape, seed: int) -> Weights:
             name = "embedding.weight"
         size = sizes[name]
         if len(size) == 1:
-            return torch.ones(size)
+            return torch.zeros(size) if name.endswith(".bias") else torch.ones(size)
         scale = 1 / math.sqrt(2 * shape.layers) if name.endswith(_RESIDUAL_OUTPUTS) else 1.0
         generator = torch.Generator().manual_seed(_seed_of(seed, name))
         return torch.randn(size, generator=generator).mul_(deviation * scale)

@@ -3,12 +3,13 @@
 Activations follow Korthikanti et al. 2022, arXiv 2205.05198, section 4, taken anew for this
 decoder: RMSNorm and SwiGLU, no dropout, nothing recomputed, and an attention kernel that keeps no
 matrix of scores (one number a head and token instead). For one token, with width D, inner width F,
-H heads, tensor-parallel size t and e bytes an element, a layer keeps
+H heads of width K, G key-value heads, tensor-parallel size t and e bytes an element, a layer keeps
 
     residual stream before each of the two norms         2 D x 4    on every rank
     unscaled output of each norm, unless it is fused     2 D x 4    on every rank
     scaled output of each norm, read by the projections  2 D x e    on every rank
-    queries, keys, values (widened to H heads), output   4 D x e / t
+    queries, keys, values (widened to H heads), output   4 H K x e / t
+    normed queries and keys, if the model has them       as those of a norm, / t
     gate, its SiLU, up, their product                    4 F x e / t
     log-sum of the scores                                H x 4 / t
 
@@ -21,6 +22,7 @@ keeps room for it.
 
 from __future__ import annotations
 
+from cnai.core.adapters import Adapters
 from cnai.core.layout import Memory, Sharding
 from cnai.core.shape import DecoderShape
 from cnai.plan.devices import Device
@@ -65,8 +67,7 @@ def _parameters(shape: DecoderShape, trial: Trial, stage: int, *, model_size: in
 
 def layer_share(shape: DecoderShape, model_size: int) -> int:
     """Parameters of a split layer on one rank; the norms are on every rank."""
-    matrices = shape.attention_parameters + shape.ffn_parameters
-    return matrices // model_size + 2 * shape.width
+    return (shape.layer_parameters - shape.norm_parameters) // model_size + shape.norm_parameters
 
 
 def edge_parameters(shape: DecoderShape, trial: Trial, stage: int, model_size: int) -> int:
@@ -100,16 +101,30 @@ def stage_memory(request: PlanRequest, trial: Trial, stage: int, device: Device)
             overhead_bytes=device.overhead_bytes,
         )
     held = rank_parameters(shape, trial, stage)
+    trained = held
+    if request.adapters is not None:
+        trained = adapter_parameters(request.adapters, shape, trial, stage)
+        held += trained
     full = trial.sharding is Sharding.FULL and trial.layout.data > 1
-    kept = -(-held // trial.layout.data) if full else held
+    copies = trial.layout.data if full else 1
+    kept, changed = -(-held // copies), -(-trained // copies)
     gathered = _gathered_parameters(shape, trial, stage) if full else 0
+    whole = _gathered_gradients(trial, trained, min(gathered, trained))
     return Memory(
         weight_bytes=_weight_bytes(request, kept, gathered, full=full),
-        gradient_bytes=FLOAT * (kept + _gathered_gradients(trial, held, gathered)),
-        optimizer_bytes=OPTIMIZER_BYTES[request.optimizer] * kept,
+        gradient_bytes=FLOAT * (changed + whole),
+        optimizer_bytes=OPTIMIZER_BYTES[request.optimizer] * changed,
         activation_bytes=activation_bytes(request, trial, stage, device),
         overhead_bytes=device.overhead_bytes,
     )
+
+
+def adapter_parameters(adapters: Adapters, shape: DecoderShape, trial: Trial, stage: int) -> int:
+    """Parameters of the adapters that one rank of a stage holds."""
+    split = trial.split_layers(stage)
+    whole = trial.layers(stage) - split
+    one, part = (adapters.layer_parameters(shape, size) for size in (1, trial.layout.model))
+    return whole * one + split * part
 
 
 def _gathered_gradients(trial: Trial, held: int, gathered: int) -> int:
@@ -172,7 +187,9 @@ def layer_activation_bytes(
 ) -> int:
     """Bytes that a layer keeps for one token; the table at the head of this page."""
     norm = FLOAT + element + (0 if device.fused_norm else FLOAT)
-    split = 4 * (shape.width + shape.ffn_width) * element + FLOAT * shape.heads
+    split = 4 * (shape.query_width + shape.ffn_width) * element + FLOAT * shape.heads
+    if shape.qk_norm:
+        split += norm * (shape.query_width + shape.kv_width)
     return 2 * norm * shape.width + split // model_size
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cnai.core.adapters import Adapters
 from cnai.core.layout import Layout, Sharding
 from cnai.core.shape import DecoderShape
 
@@ -20,6 +21,7 @@ class PlanRequest:
         precision: `float32` or `bfloat16`, the format of the matrix products.
         sharding: `auto`, `none` or `full`.
         schedule: `1F1B` or `GPipe`.
+        adapters: What is trained beside frozen weights; None = the weights themselves are.
         ranks: Ranks in all; None = the product of the sizes, or what the fleet has.
     """
 
@@ -35,6 +37,7 @@ class PlanRequest:
     sharding: str = "auto"
     schedule: str = "1F1B"
     microbatches: int | None = None
+    adapters: Adapters | None = None
     ranks: int | None = None
 
     @property

@@ -40,7 +40,14 @@ from cnai.core.files import (
 )
 from cnai.core.records import encode_pretty
 from cnai.core.runfolder import RunFolder
-from cnai.train.manifest import MANIFEST, CheckpointManifest, list_files, verify_checkpoint
+from cnai.train.manifest import (
+    MANIFEST,
+    CheckpointManifest,
+    check_base,
+    list_files,
+    read_manifest,
+    verify_checkpoint,
+)
 from cnai.train.ranks import Ranks
 from cnai.train.shards import local_of
 
@@ -62,7 +69,14 @@ class Checkpoints:
     """
 
     def __init__(
-        self, run: RunFolder, ranks: Ranks, *, keep: int, plan_digest: str, background: bool
+        self,
+        run: RunFolder,
+        ranks: Ranks,
+        *,
+        keep: int,
+        plan_digest: str,
+        background: bool,
+        base: str | None = None,
     ) -> None:
         self._run = run
         self._ranks = ranks
@@ -79,6 +93,7 @@ class Checkpoints:
         )
         self._thread = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
+        self._base = base
 
     def save(self, step: int, state: State, record: Record, *, last: bool) -> None:
         """Save a checkpoint; every rank calls this at the same step.
@@ -178,7 +193,10 @@ class Checkpoints:
         """Hash, flush and rename; return the size in bytes."""
         with saving(target):
             manifest = CheckpointManifest(
-                step=step, plan_digest=self._plan_digest, files=list_files(partial)
+                step=step,
+                plan_digest=self._plan_digest,
+                files=list_files(partial),
+                base=self._base,
             )
             write_atomically(partial / MANIFEST, encode_pretty(manifest))
             sync_folder(partial)
@@ -205,27 +223,32 @@ class Checkpoints:
             DataError: The checkpoint cannot be read or belongs to another model.
         """
         folder = self._run.checkpoint(step)
-        # What goes wrong on a rank comes as a CheckpointException on all; a bare RuntimeError is
-        # the network's, when another rank was lost meanwhile, and starting again mends that.
+        check_base(read_manifest(folder), self._base, where=folder)
+        # What a rank cannot read comes as a CheckpointException; any other error is the loss of a
+        # peer in the middle of it, after which the run is started again.
         with reading(folder, CheckpointException):
             dcp.load(state, checkpoint_id=folder)
 
 
-def load_weights(folder: Path, sizes: Mapping[str, Sequence[int]]) -> dict[str, Tensor]:
-    """Read the whole model's weights into one process.
+def load_weights(
+    folder: Path, sizes: Mapping[str, Sequence[int]], *, base: str | None = None
+) -> dict[str, Tensor]:
+    """Read the trained weights into one process.
 
     Args:
-        sizes: The size of every parameter by its name.
+        folder: A checkpoint.
+        sizes: The size of every trained parameter by its name.
+        base: Identity of the frozen model; None = the weights are the whole model.
 
     Raises:
         DataError: The checkpoint is damaged or belongs to a model of another shape.
     """
-    verify_checkpoint(folder)
+    check_base(verify_checkpoint(folder), base, where=folder)
     state: dict[str, Any] = {
         "model": {name: torch.empty(tuple(size)) for name, size in sizes.items()}
     }
-    failures = (CheckpointException, RuntimeError, ValueError, OSError, EOFError)
-    with reading(folder, *failures), warnings.catch_warnings():
+    alone = (CheckpointException, RuntimeError, ValueError, OSError, EOFError)
+    with reading(folder, *alone), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         dcp.load(state, checkpoint_id=folder, no_dist=True)
     weights: dict[str, Tensor] = state["model"]
@@ -233,11 +256,11 @@ def load_weights(folder: Path, sizes: Mapping[str, Sequence[int]]) -> dict[str, 
 
 
 @contextmanager
-def reading(folder: Path, *failures: type[BaseException]) -> Iterator[None]:
-    """Turn the library's errors into one that names the checkpoint."""
+def reading(folder: Path, *kinds: type[BaseException]) -> Iterator[None]:
+    """Turn the library's errors of these kinds into one that names the checkpoint."""
     try:
         yield
-    except failures as failure:
+    except kinds as failure:
         raise DataError(
             f"cannot read the checkpoint: {_first_line(failure)}",
             where=str(folder),

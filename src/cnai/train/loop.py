@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import signal
 import time
 from dataclasses import dataclass
@@ -24,7 +25,9 @@ from cnai.train.checkpoint import Checkpoints, Record, State
 from cnai.train.optimizer import Optimizer, learning_rate
 from cnai.train.pipeline import engine_for
 from cnai.train.ranks import Ranks
-from cnai.train.shards import Shard, shards_of, squared_norm
+from cnai.train.shards import Shard, local_of, shards_of, squared_norm
+
+_LAYER = re.compile(r"^layers\.\d+\.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +75,27 @@ class Trainer:
     @property
     def parameters(self) -> int:
         """Numbers that this rank holds."""
+        return sum(local_of(value).numel() for value in self._module.parameters())
+
+    @property
+    def trainable(self) -> int:
+        """Those of them that training changes."""
         return sum(shard.local.numel() for shard in self._shards)
 
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """Names of the parameters that training leaves alone, `*` for the layer."""
+        parameters = self._module.named_parameters()
+        names = (_LAYER.sub("layers.*.", name) for name, one in parameters if not one.requires_grad)
+        return tuple(dict.fromkeys(names))
+
     def state(self) -> State:
-        """Return what a checkpoint holds, sharing storage."""
-        model = {name: value.detach() for name, value in self._module.named_parameters()}
+        """Return what a checkpoint holds, sharing storage: what is trained, and nothing frozen."""
+        model = {
+            name: value.detach()
+            for name, value in self._module.named_parameters()
+            if value.requires_grad
+        }
         return {"model": model, "optimizer": self._optimizer.state()}
 
     def step(self, step: int, reader: BatchReader, *, stop: bool) -> tuple[StepDone, bool]:
@@ -131,6 +150,7 @@ class Trainer:
 
     def _reduce_gradients(self) -> None:
         """Make every copy of a parameter see the gradient of the whole batch."""
+        self._ranks.add_partial([s.local_gradient() for s in self._shards if s.is_partial])
         if self._job.plan.sharding is Sharding.NONE:
             self._ranks.average([shard.local_gradient() for shard in self._shards])
         tied = [s.local_gradient() for s in self._shards if s.name == "embedding.weight"]

@@ -12,15 +12,22 @@ from cnai.core.records import decode
 from cnai.core.runfolder import RunFolder
 
 MANIFEST = "checkpoint.json"
+_HINT = "choose another checkpoint (`ls checkpoints/` in the run folder), or train again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointManifest:
-    """What a checkpoint consists of, and the plan under which it was written."""
+    """What a checkpoint consists of, and the plan under which it was written.
+
+    Attributes:
+        base: Identity of the frozen model that the weights in it belong to; None when it holds
+            the whole model.
+    """
 
     step: int
     plan_digest: str
     files: tuple[ArtifactFile, ...]
+    base: str | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -37,15 +44,23 @@ def list_files(folder: Path) -> tuple[ArtifactFile, ...]:
     )
 
 
+def read_manifest(folder: Path) -> CheckpointManifest:
+    """Return the manifest of a checkpoint without looking at its files.
+
+    Raises:
+        DataError: There is none, or it is damaged.
+    """
+    path = folder / MANIFEST
+    return decode(CheckpointManifest, read_bytes(path, hint=_HINT), where=str(path))
+
+
 def verify_checkpoint(folder: Path) -> CheckpointManifest:
     """Return the manifest of a whole checkpoint.
 
     Raises:
         DataError: A file is missing, cut or changed.
     """
-    hint = "choose another checkpoint (`ls checkpoints/` in the run folder), or train again"
-    path = folder / MANIFEST
-    manifest = decode(CheckpointManifest, read_bytes(path, hint=hint), where=str(path))
+    manifest, hint = read_manifest(folder), _HINT
     for file in manifest.files:
         here = folder / file.name
         if not here.is_file():
@@ -64,6 +79,21 @@ def verify_checkpoint(folder: Path) -> CheckpointManifest:
                 hint=hint,
             )
     return manifest
+
+
+def check_base(manifest: CheckpointManifest, base: str | None, *, where: Path) -> None:
+    """Refuse adapters that were trained beside another model.
+
+    Raises:
+        DataError: The frozen model has changed since, or is another one.
+    """
+    if manifest.base != base:
+        raise DataError(
+            f"the checkpoint was trained beside `{manifest.base}`, but the frozen model is "
+            f"`{base}` now",
+            where=str(where),
+            hint="put the model back as it was (`model.huggingface`), or start over with `--fresh`",
+        )
 
 
 def newest_whole(run: RunFolder) -> tuple[int, list[DataError]]:

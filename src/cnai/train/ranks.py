@@ -75,6 +75,11 @@ class Ranks:
             _all_reduce_flat(tensors, self.data_group)
             torch._foreach_div_(tensors, self.layout.data)
 
+    def add_partial(self, tensors: list[Tensor]) -> None:
+        """Add tensors in place over the ranks that split a layer."""
+        if tensors and self.layout.model > 1:
+            _all_reduce_flat(tensors, self.mesh.get_group("model"))
+
     def add_tied(self, tensors: list[Tensor]) -> None:
         """Add tensors in place over the stages that share the embedding."""
         if self.tie is not None:

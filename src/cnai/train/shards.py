@@ -15,6 +15,8 @@ from torch.distributed.tensor import DTensor
 
 from cnai.train.ranks import Ranks
 
+_OVER_HEADS = (".q_norm.weight", ".k_norm.weight")
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -25,12 +27,15 @@ class Shard:
         parameter: The parameter of the module.
         local: A leaf that shares the local storage, for the optimizer.
         copies: Ranks that hold these very numbers, this one included.
+        is_partial: Whether backward leaves only the part of the gradient that comes from this
+            rank's heads, so that it must be summed over the model axis.
     """
 
     name: str
     parameter: nn.Parameter
     local: nn.Parameter
     copies: int
+    is_partial: bool = False
 
     @property
     def is_matrix(self) -> bool:
@@ -68,15 +73,17 @@ def local_of(tensor: Tensor) -> Tensor:
 
 
 def shards_of(module: nn.Module, ranks: Ranks) -> list[Shard]:
-    """List the parameters of this rank's part, each once."""
+    """List the trained parameters of this rank's part, each once; frozen ones are left out."""
     return [
         Shard(
             name,
             parameter,
             nn.Parameter(local_of(parameter.detach())),
             _copies(name, parameter, ranks),
+            _is_partial(name, ranks),
         )
         for name, parameter in module.named_parameters()
+        if parameter.requires_grad
     ]
 
 
@@ -89,6 +96,13 @@ def _copies(name: str, parameter: nn.Parameter, ranks: Ranks) -> int:
                 axes[axis] = 1
     tied_twice = ranks.tie is not None and name == "embedding.weight"
     return axes["data"] * axes["model"] * (2 if tied_twice else 1)
+
+
+def _is_partial(name: str, ranks: Ranks) -> bool:
+    """Tell whether a parameter stands whole on every rank, but each uses it for its heads only."""
+    if not name.endswith(_OVER_HEADS):
+        return False
+    return ranks.layout.is_split(int(name.split(".")[1]))
 
 
 def squared_norm(tensors: list[Tensor]) -> list[float]:

@@ -194,3 +194,28 @@ def test_every_rule_is_in_the_table():
 
 def test_the_defaults_keep_every_rule():
     assert load_spec({"name": "x"}).spec.name == "x"
+
+
+def test_heads_of_their_own_width_need_not_fill_the_model():
+    assert told(model__width=100, model__heads=3, model__head_width=16) == []
+
+
+def test_an_odd_head_width():
+    assert "`model.head_width` is 5" in told(model__head_width=5)[0]
+
+
+def test_biases_together_with_normed_heads():
+    assert "Qwen2" in told(model__attention_bias="true", model__qk_norm="true")[0]
+
+
+def test_adapters_beside_a_module_of_ones_own():
+    assert "`train.lora.rank` is 4" in told(model__module="a:b", train__lora__rank=4)[0]
+
+
+@pytest.mark.parametrize("targets", ["[]", "[q_proj, q_proj]"])
+def test_adapters_without_clear_targets(targets):
+    assert "train.lora.targets" in told(train__lora__rank=4, train__lora__targets=targets)[0]
+
+
+def test_an_unknown_target_is_refused():
+    assert told(train__lora__rank=4, train__lora__targets="[qkv]")

@@ -20,7 +20,7 @@ from cnai.core.units import parse_bytes
 
 _SHAPE = (
     "layers", "width", "heads", "kv_heads", "ffn_width", "vocab", "rope_theta", "norm_eps",
-    "tied_head",
+    "tied_head", "head_width", "attention_bias", "qk_norm",
 )  # fmt: skip
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -136,7 +136,14 @@ def heads_share_the_width(asked: Asked) -> Iterator[Mistake]:
     shape = asked.shape
     if shape is None:
         return
-    if shape.width % shape.heads:
+    if shape.head_size is not None:
+        if shape.head_size % 2:
+            yield Mistake(
+                ("model.head_width",),
+                f"`model.head_width` is {shape.head_size}, but rotary positions need an even size",
+                f"set it to {_near(shape.head_size, 2)}",
+            )
+    elif shape.width % shape.heads:
         yield Mistake(
             ("model.width", "model.heads"),
             f"`model.width` {shape.width} does not divide by `model.heads` {shape.heads}",
@@ -154,6 +161,18 @@ def heads_share_the_width(asked: Asked) -> Iterator[Mistake]:
             ("model.kv_heads", "model.heads"),
             f"`model.heads` {shape.heads} does not divide by `model.kv_heads` {shape.kv_heads}",
             f"set `model.kv_heads` to one of {_divisors(shape.heads)}",
+        )
+
+
+def a_known_mix_of_options(asked: Asked) -> Iterator[Mistake]:
+    """No architecture that others load has both biases and normed queries and keys."""
+    shape = asked.shape
+    if shape is not None and shape.attention_bias and shape.qk_norm:
+        yield Mistake(
+            ("model.attention_bias", "model.qk_norm"),
+            "both `model.attention_bias` (Qwen2) and `model.qk_norm` (Qwen3) are true, which no "
+            "architecture of transformers has",
+            "set one of them to false",
         )
 
 
@@ -254,6 +273,26 @@ def one_length_of_training(asked: Asked) -> Iterator[Mistake]:
         )
 
 
+def adapters_have_targets(asked: Asked) -> Iterator[Mistake]:
+    """Adapters stand beside known matrices of a decoder, each once."""
+    lora = asked.spec.train.lora
+    if not lora.rank:
+        return
+    if asked.spec.model.module is not None:
+        yield Mistake(
+            ("train.lora.rank",),
+            f"`train.lora.rank` is {lora.rank}, but a model from `model.module` has no matrices "
+            "that are known by name",
+            "remove `train.lora`, or describe the model by its shape",
+        )
+    if not lora.targets or len(set(lora.targets)) != len(lora.targets):
+        yield Mistake(
+            ("train.lora.targets",),
+            f"`train.lora.targets` is {list(lora.targets)}",
+            "name at least one matrix, each once, for instance [q_proj, v_proj]",
+        )
+
+
 def memory_is_a_size(asked: Asked) -> Iterator[Mistake]:
     """`resources.device_memory` reads as bytes."""
     text = asked.spec.resources.device_memory
@@ -276,11 +315,13 @@ RULES: tuple[Rule, ...] = (
     one_source_of_the_model,
     module_is_a_function,
     heads_share_the_width,
+    a_known_mix_of_options,
     group_splits_the_weights,
     stages_have_layers,
     sizes_make_the_ranks,
     batch_divides,
     one_length_of_training,
+    adapters_have_targets,
     memory_is_a_size,
 )
 

@@ -50,6 +50,16 @@ def _float(loader: Loader, node: yaml.ScalarNode) -> float:
     return float(text.replace(".inf", "inf").replace(".nan", "nan"))
 
 
+_BREAKS = re.compile("[\x85\u2028\u2029]")
+"""Characters that YAML takes for the end of a line, so that only an escape keeps them."""
+
+
+def _text(dumper: Dumper, text: str) -> yaml.ScalarNode:
+    style = '"' if _BREAKS.search(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+Dumper.add_representer(str, _text)
 for _kind in (Loader, Dumper):
     for _name, _pattern, _first in _RESOLVERS:
         _kind.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _pattern, _first)

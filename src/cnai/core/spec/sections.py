@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cnai.core.adapters import Adapters
 from cnai.core.shape import DecoderShape
 
 SPEC_VERSION = 1
@@ -35,7 +36,7 @@ class Model(Section):
     layers: Positive = 4
     """Transformer layers."""
     width: Positive = 128
-    """Hidden size; must divide by `heads`."""
+    """Hidden size; must divide by `heads` unless `head_width` is given."""
     heads: Positive = 4
     """Query heads of attention."""
     kv_heads: Positive | None = None
@@ -53,8 +54,15 @@ class Model(Section):
     """Added to the mean square in RMSNorm."""
     tied_head: bool = True
     """Whether the output head shares the embedding's weight."""
+    head_width: Positive | None = None
+    """Size of one head of attention; none = `width` over `heads`."""
+    attention_bias: bool = False
+    """Whether queries, keys and values have a bias, as in Qwen2."""
+    qk_norm: bool = False
+    """Whether queries and keys are normed head by head, as in Qwen3."""
     huggingface: str | None = None
-    """Folder with a Llama model in Hugging Face layout to start from; it fixes the shape."""
+    """Folder with a Llama, Mistral, Qwen2 or Qwen3 model in Hugging Face layout to start from; it
+    fixes the shape."""
     module: str | None = None
     """`package.module:function` that returns a torch module from tokens (batch, sequence) to
     logits (batch, sequence, vocab); data parallel only."""
@@ -62,6 +70,7 @@ class Model(Section):
     def shape(self) -> DecoderShape:
         """Return the decoder's shape with every default worked out."""
         ffn_width = self.ffn_width or 32 * math.ceil(self.width * 8 / 3 / 32)
+        fills_width = self.head_width is None or self.head_width * self.heads == self.width
         return DecoderShape(
             layers=self.layers,
             width=self.width,
@@ -73,6 +82,9 @@ class Model(Section):
             rope_theta=self.rope_theta,
             norm_eps=self.norm_eps,
             tied_head=self.tied_head,
+            attention_bias=self.attention_bias,
+            qk_norm=self.qk_norm,
+            head_size=None if fills_width else self.head_width,
         )
 
 
@@ -137,6 +149,25 @@ class Parallel(Section):
     pipeline_parallel: PipelineParallel = PipelineParallel()
 
 
+class Lora(Section):
+    """Training of low-rank adapters beside frozen weights (LoRA) instead of the weights."""
+
+    rank: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 0
+    """Inner size of the adapters; 0 = the weights themselves are trained."""
+    alpha: Annotated[float, Field(gt=0)] = 16.0
+    """Scale of what the adapters add, times `rank`."""
+    targets: tuple[
+        Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], ...
+    ] = ("q_proj", "v_proj")
+    """Matrices of every layer that get adapters."""
+
+    def adapters(self) -> Adapters | None:
+        """Return what is trained beside the frozen weights; None = the weights are trained."""
+        if not self.rank:
+            return None
+        return Adapters(rank=self.rank, alpha=self.alpha, targets=self.targets)
+
+
 class Train(Section):
     """The training itself."""
 
@@ -169,6 +200,7 @@ class Train(Section):
     """Number format of the matrix products; weights and optimizer stay in float32."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the initial weights and of the order of the data."""
+    lora: Lora = Lora()
     max_restarts: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 3
     """How often a run may be started again after it lost a rank."""
     timeout_seconds: Positive = 300

@@ -76,6 +76,8 @@ def _bare(kind: Any) -> Any:
 def _noun(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(f"`{one}`" for one in get_args(kind))
+    if get_origin(kind) is tuple and get_args(kind)[1] is Ellipsis:
+        return f"a list, each {_noun(get_args(kind)[0])}"
     if get_origin(kind) is tuple:
         parts = [_bare(one) for one in get_args(kind)]
         return f"a list of {len(parts)} {_NAMES[parts[0]].removeprefix('a ')}s"
