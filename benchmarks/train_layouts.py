@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from cnai.cluster.local import LocalGang
 from cnai.cluster.ranks import Order
-from cnai.core.layout import Layout, ParallelPlan
+from cnai.core.layout import ParallelPlan
 from cnai.core.records import convert, to_dict
 from cnai.core.shape import DecoderShape
 from cnai.core.spec import load_spec
@@ -136,14 +136,14 @@ def ours(context: Any) -> int:
     plan = convert(ParallelPlan, asked["plan"], where="payload")
     shape = shape_of(asked["width"])
     with joined(
-        plan.layout, context.rank, store=context.store, attempt=0, timeout_seconds=60, tied=True
+        plan, context.rank, store=context.store, attempt=0, timeout_seconds=60, tied=True
     ) as ranks:
         job = TrainJob(
             plan=plan, settings=Train(batch=BATCH), steps=asked["steps"], attempt=0, resume_step=0,
             checkpoint_every=10**9, update_ratio_every=0,
         )  # fmt: skip
-        part = build_decoder(shape, plan, ranks, initial_weights(shape, 0), precision="float32")
-        trainer = Trainer(job, ranks, part)
+        parts = build_decoder(shape, plan, ranks, initial_weights(shape, 0), Train())
+        trainer = Trainer(job, ranks, parts)
         rows = Rows(shape)
         report(context, lambda step: trainer.step(step, rows, stop=False)[0].loss)
     return 0
@@ -161,10 +161,8 @@ def torch_ddp(context: Any) -> int:
 
     shape, steps = shape_of(context.payload["width"]), context.payload["steps"]
     settings, share = Train(batch=BATCH), BATCH // context.ranks
-    layout = Layout(data=context.ranks)
-    with joined(
-        layout, context.rank, store=context.store, attempt=0, timeout_seconds=60, tied=False
-    ):
+    plan = convert(ParallelPlan, context.payload["plan"], where="payload")
+    with joined(plan, context.rank, store=context.store, attempt=0, timeout_seconds=60, tied=False):
         module = Decoder(shape)
         fill(module, initial_weights(shape, 0))
         wrapped = DistributedDataParallel(module)

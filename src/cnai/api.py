@@ -32,7 +32,18 @@ if TYPE_CHECKING:
 
 Source = Path | str | Mapping[str, Any] | RunSpec
 
-__all__ = ["diagnose", "evaluate", "plan", "quantize", "run", "scale", "serve", "spec", "train"]
+__all__ = [
+    "diagnose",
+    "evaluate",
+    "export",
+    "plan",
+    "quantize",
+    "run",
+    "scale",
+    "serve",
+    "spec",
+    "train",
+]
 
 
 def spec(source: Source, *, sets: Sequence[str] = ()) -> RunSpec:
@@ -93,6 +104,13 @@ def evaluate(run_folder: Path | str, *, step: int | None = None) -> Evaluation:
     return evaluate_again(RunFolder.existing(Path(run_folder)), step=step)
 
 
+def export(run_folder: Path | str, target: Path | str, *, step: int | None = None) -> Artifact:
+    """Write a checkpoint of a run as a model folder that transformers loads; None = the newest."""
+    from cnai.flows.export import export_again
+
+    return export_again(RunFolder.existing(Path(run_folder)), Path(target), step=step)
+
+
 def quantize(
     source: Path | str,
     target: Path | str,
@@ -104,7 +122,7 @@ def quantize(
     """Make a model small, measure what it lost, and keep it only within the limit.
 
     Args:
-        source: A run folder, or a Llama folder in Hugging Face layout.
+        source: A run folder, or a model folder in Hugging Face layout.
         max_loss: Largest relative rise of the perplexity.
         data: Text to measure on; None = the run's own, or the docstrings of this Python.
     """

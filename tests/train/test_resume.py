@@ -68,12 +68,23 @@ def test_the_same_checkpoint_goes_on_in_any_layout(
         plan_of(Layout(pipeline=4)),
         plan_of(Layout(data=4), sharding=Sharding.FULL),
         plan_of(Layout(data=2, model=2, split_layer=2)),
+        plan_of(Layout(data=2, pipeline=2), schedule="ZBVZeroBubble", sharding=Sharding.FULL),
     )
     for number, plan in enumerate(others):
         folder = tmp_path / f"again-{number}"
         shutil.copytree(tmp_path / "lost", folder)
         run = Case(folder, plan, steps=6, attempt=1, resume_step=4).run(gang)
         assert losses(run) == pytest.approx(undisturbed, abs=1e-5)
+
+
+def test_a_checkpoint_of_a_v_goes_on_elsewhere(
+    gang: LocalGang, undisturbed: dict[int, float], tmp_path: Path
+) -> None:
+    """The tied embedding lies there once, though two stages use it."""
+    v = plan_of(Layout(data=2, pipeline=2), schedule="DualPipeV")
+    Case(tmp_path, v, steps=6).run(gang)
+    run = Case(tmp_path, plan_of(Layout(model=2)), steps=6, attempt=1, resume_step=4).run(gang)
+    assert losses(run) == pytest.approx(undisturbed, abs=1e-5)
 
 
 def test_a_stop_request_ends_all_ranks_after_the_same_step_with_a_checkpoint(

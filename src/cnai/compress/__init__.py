@@ -13,12 +13,14 @@ from cnai.compress.manifest import read_artifact
 from cnai.compress.matrix import QuantizedMatrix, Quantizer
 from cnai.compress.quantize import quantize
 from cnai.compress.source import open_source
+from cnai.compress.target import check_target
 
 __all__ = [
     "ModelInfo",
     "QuantizedMatrix",
     "Quantizer",
     "TensorGroup",
+    "check_target",
     "export",
     "inspect",
     "measure",

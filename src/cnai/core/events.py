@@ -64,6 +64,8 @@ class StepDone(Event):
         update_ratio: Norm of the update over norm of the weights of this rank's part; None on
             steps where it was not measured.
         tokens: Tokens of the global batch.
+        noise_scale: Gradient noise scale in sequences, a running average over this attempt's
+            steps; None where there is one data rank, under full sharding, or before it shows.
         step_seconds: Wall time of the step, with `data_wait_seconds` of it spent waiting for data.
     """
 
@@ -77,6 +79,25 @@ class StepDone(Event):
     tokens: int
     step_seconds: float
     data_wait_seconds: float
+    noise_scale: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationDone(Event):
+    """The model was measured on validation sequences while it was trained.
+
+    Attributes:
+        step: Steps done by then.
+        loss: Mean cross-entropy in nats a token; exp of it is the perplexity.
+        sequences: Validation sequences measured.
+        seconds: Time that it took.
+    """
+
+    attempt: int
+    step: int
+    loss: float
+    sequences: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,8 +217,8 @@ class RunEnded(Event):
 KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        AttemptStarted, RankReady, StepDone, CheckpointSaved, CheckpointRejected, RankFailed,
-        RankLost, LayoutChanged, Finding, RunEnded,
+        AttemptStarted, RankReady, StepDone, EvaluationDone, CheckpointSaved, CheckpointRejected,
+        RankFailed, RankLost, LayoutChanged, Finding, RunEnded,
     )
 }  # fmt: skip
 

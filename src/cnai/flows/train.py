@@ -22,6 +22,7 @@ from cnai.flows.stopping import stop_wishes
 from cnai.flows.supervisor import Supervisor
 from cnai.monitor import Goodput, RunProgress, serve_metrics
 from cnai.schedule import allocate
+from cnai.train.compiler import missing_compiler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,8 @@ def train_run(
             run.name, Phase.TRAIN, plan.layout.ranks, doors.fleet(), group=plan.layout.model
         )
         listener.note(allocation.reason)
+    if spec.train.compile and (missing := missing_compiler()):
+        listener.warn(f"{missing}; the layers run as they are")
     with (
         run.writer("agent") as agent,
         _metrics(spec, run, listener),

@@ -46,6 +46,8 @@ def train_families(progress: RunProgress) -> Iterator[Metric]:
 def _values(progress: RunProgress) -> Iterator[Metric]:
     gauges = {
         "cnai_train_loss": progress.loss,
+        "cnai_train_validation_loss": progress.validation_loss,
+        "cnai_train_noise_scale_sequences": progress.noise_scale,
         "cnai_train_gradient_norm": progress.grad_norm,
         "cnai_train_learning_rate": progress.learning_rate,
         "cnai_train_step": progress.step,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 METRICS: dict[str, str] = {
     "cnai_train_loss": "Loss of the last step in nats.",
+    "cnai_train_validation_loss": "Loss of the last measurement on validation sequences, in nats.",
+    "cnai_train_noise_scale_sequences": "Gradient noise scale: batch at which noise equals signal.",
     "cnai_train_gradient_norm": "L2 norm of the whole gradient before clipping.",
     "cnai_train_learning_rate": "Learning rate of the last step.",
     "cnai_train_update_ratio": "Norm of the last measured update over that of the weights.",

@@ -72,6 +72,8 @@ class RunProgress:
         findings: The newest 200 findings.
         loss_history: Step and loss of at most 512 steps, evenly thinned out, oldest first.
         reason: Why the run ended.
+        validation_loss: Of the last measurement on validation sequences, after `validation_step`.
+        noise_scale: Gradient noise scale in sequences, as of the last step that had one.
         goodput: What its time was spent on, up to its last event.
     """
 
@@ -101,4 +103,7 @@ class RunProgress:
     findings: tuple[Finding, ...]
     loss_history: tuple[tuple[int, float], ...]
     reason: str
+    validation_loss: float | None = None
+    validation_step: int | None = None
+    noise_scale: float | None = None
     goodput: Goodput = NOTHING

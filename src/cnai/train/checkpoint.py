@@ -66,6 +66,7 @@ class Checkpoints:
     Args:
         keep: Newest checkpoints kept.
         background: Whether to write while training goes on.
+        base: What adapters belong to; None where the weights themselves are trained.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Checkpoints:
         self._ranks = ranks
         self._keep = keep
         self._plan_digest = plan_digest
+        self._base = base
         self._background = background
         self._stager = DefaultStager(
             StagingOptions(
@@ -93,7 +95,6 @@ class Checkpoints:
         )
         self._thread = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
-        self._base = base
 
     def save(self, step: int, state: State, record: Record, *, last: bool) -> None:
         """Save a checkpoint; every rank calls this at the same step.
@@ -224,8 +225,8 @@ class Checkpoints:
         """
         folder = self._run.checkpoint(step)
         check_base(read_manifest(folder), self._base, where=folder)
-        # What a rank cannot read comes as a CheckpointException; any other error is the loss of a
-        # peer in the middle of it, after which the run is started again.
+        # What goes wrong on a rank comes as a CheckpointException on all; a bare RuntimeError is
+        # the network's, when another rank was lost meanwhile, and starting again mends that.
         with reading(folder, CheckpointException):
             dcp.load(state, checkpoint_id=folder)
 
@@ -247,8 +248,8 @@ def load_weights(
     state: dict[str, Any] = {
         "model": {name: torch.empty(tuple(size)) for name, size in sizes.items()}
     }
-    alone = (CheckpointException, RuntimeError, ValueError, OSError, EOFError)
-    with reading(folder, *alone), warnings.catch_warnings():
+    failures = (CheckpointException, RuntimeError, ValueError, OSError, EOFError)
+    with reading(folder, *failures), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         dcp.load(state, checkpoint_id=folder, no_dist=True)
     weights: dict[str, Tensor] = state["model"]
@@ -256,11 +257,11 @@ def load_weights(
 
 
 @contextmanager
-def reading(folder: Path, *kinds: type[BaseException]) -> Iterator[None]:
-    """Turn the library's errors of these kinds into one that names the checkpoint."""
+def reading(folder: Path, *failures: type[BaseException]) -> Iterator[None]:
+    """Turn the library's errors into one that names the checkpoint."""
     try:
         yield
-    except kinds as failure:
+    except failures as failure:
         raise DataError(
             f"cannot read the checkpoint: {_first_line(failure)}",
             where=str(folder),

@@ -58,7 +58,7 @@ def verb(
     if keep:
         _keep(out, loaded, summary)
     elif summary.servable:
-        out.next(f"ai-cli serve {summary.servable}")
+        out.next("ai-cli serve", summary.servable)
 
 
 def show_summary(out: Output, summary: RunSummary) -> None:

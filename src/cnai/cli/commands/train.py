@@ -55,4 +55,4 @@ def verb(
             ]
         ],
     )
-    out.next(f"ai-cli eval {run.root}")
+    out.next("ai-cli eval", run.root)
