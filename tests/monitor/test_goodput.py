@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cnai.core.events import (
     AttemptStarted,
     CheckpointSaved,
+    EvaluationDone,
     LayoutChanged,
     RankLost,
     RankReady,
@@ -44,6 +45,12 @@ def saved(at, number, *, seconds, blocked):
     )
 
 
+def measured(at, number, seconds):
+    return EvaluationDone(
+        time_unix=at, attempt=0, step=number, loss=1.0, sequences=2, seconds=seconds
+    )
+
+
 def lost(at, attempt=0):
     return RankLost(time_unix=at, rank=1, attempt=attempt, exit_code=-9, step=None, log_tail="")
 
@@ -70,6 +77,7 @@ EVENTS = st.one_of(
     st.builds(begin, TIME, ATTEMPT, STEP),
     st.builds(step, TIME, STEP, seconds=SECONDS, wait=SECONDS, attempt=ATTEMPT),
     st.builds(saved, TIME, STEP, seconds=SECONDS, blocked=SECONDS),
+    st.builds(measured, TIME, STEP, SECONDS),
     st.builds(lost, TIME, ATTEMPT),
     st.builds(moved, TIME),
     st.builds(ended, TIME),
@@ -129,6 +137,14 @@ def test_a_background_checkpoint_costs_the_time_for_which_it_blocked(told):
     steps = [begin(0), step(1, 1), step(2.25, 2), step(3.25, 3)]
     steps.insert(2 if told == "early" else 4, event)
     assert spent(*steps) == {"useful": 3, "checkpoint": 0.25}
+
+
+def test_measuring_and_saving_after_the_same_step_are_told_apart():
+    found = spent(
+        begin(0), step(1, 1), measured(1.5, 1, 0.5), saved(2.4, 1, seconds=0.8, blocked=0.2),
+        step(2.7, 2), step(3.7, 3),
+    )  # fmt: skip
+    assert found == pytest.approx({"useful": 3, "evaluation": 0.5, "checkpoint": 0.2})
 
 
 def test_a_checkpoint_that_is_waited_for_costs_all_its_time():
