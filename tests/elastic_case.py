@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import signal
+import sys
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from cnai.cluster import LocalGang, local_fleet
 from cnai.core.events import AttemptStarted
@@ -72,48 +78,92 @@ def train_on(
 
 
 def train_rank(context: Any) -> int:
-    """Be a rank that notes the rows of each step, and dies where it is told to."""
-    from cnai.core.events import Event, StepDone
-    from cnai.core.runfolder import EventWriter
+    """Be a rank that notes the rows of each step, and kills whom it is told to."""
     from cnai.data import DatasetReader
     from cnai.flows import worker
 
-    read, write = DatasetReader.rows, EventWriter.write
+    read = DatasetReader.rows
     folder = Path(context.payload["run"]) / "rows"
     folder.mkdir(exist_ok=True)
     notes = (folder / f"{context.attempt}-{context.rank}.jsonl").open("w")
-    dies = json.loads(os.environ.get("DIES", "[]"))
 
     def rows(self: Any, step: int, first: int, count: int) -> np.ndarray:
         found = read(self, step, first, count)
         for index, row in enumerate(found):
-            print(json.dumps([step, first + index, hash(row.tobytes())]), file=notes, flush=True)
+            digest = hashlib.sha256(row.tobytes()).hexdigest()[:16]
+            print(json.dumps([step, first + index, digest]), file=notes, flush=True)
         return found
 
-    def record(self: EventWriter, event: Event) -> None:
-        write(self, event)
-        if isinstance(event, StepDone) and [context.attempt, context.rank, event.step] in dies:
-            os.kill(os.getpid(), 9)
-
     DatasetReader.rows = rows
-    EventWriter.write = record
+    for kill in json.loads(os.environ.get("KILLS", "[]")):
+        if (kill["attempt"], kill["rank"]) == (context.attempt, context.rank):
+            arrange(kill)
     return worker.train_rank(context)
 
 
-def committed_rows(run: RunFolder) -> dict[int, list[int]]:
-    """Return the rows of the global batch that each committed step used, sorted.
+def arrange(kill: dict[str, Any]) -> None:
+    """See to it that a process is killed (-9) at a place of the program.
+
+    Args:
+        kill: `where` (start, step, save, publish or load), `step` for a place within a step, and
+            `whom` (self, server or supervisor).
+    """
+    from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
+
+    from cnai.train import checkpoint, loop
+
+    def strike(*_: Any) -> None:
+        server = os.getppid()
+        victims = {
+            "self": os.getpid(),
+            "server": server,
+            "supervisor": psutil.Process(server).ppid(),
+        }
+        os.kill(victims[kill.get("whom", "self")], signal.SIGKILL)
+        time.sleep(60)
+
+    def first(thing: Any, name: str, *, when: Callable[..., bool] = lambda *_: True) -> None:
+        original = getattr(thing, name)
+
+        def replacement(*words: Any, **more: Any) -> Any:
+            if when(*words):
+                strike()
+            return original(*words, **more)
+
+        setattr(thing, name, replacement)
+
+    steps = iter(range(10**6))
+    match kill["where"]:
+        case "start":
+            strike()
+        case "step":  # gradients are there, the weights are not yet changed
+            first(loop.Trainer, "_agree", when=lambda *_: next(steps) == kill["step"])
+        case "save":  # in the thread, before anything of this rank is written
+            first(FileSystemWriter, "write_data")
+        case "publish":  # all is written, nothing has its name
+            first(checkpoint, "publish_folder")
+        case "load":
+            first(FileSystemReader, "read_data")
+
+
+def committed_rows(run: RunFolder) -> dict[int, list[tuple[int, str]]]:
+    """Return the rows of the global batch that each committed step used, sorted: index and hash.
 
     A row that several ranks of a model-parallel group or several stages read counts once; a step
     that was repeated counts as its last attempt did it.
     """
     starts = {e.attempt: e.resumed_step for e in read_events(run) if isinstance(e, AttemptStarted)}
-    found: dict[int, list[int]] = {}
+    found: dict[int, list[tuple[int, str]]] = {}
     for attempt, start in sorted(starts.items()):
         found = {step: rows for step, rows in found.items() if step < start}
-        noted: dict[int, set[int]] = defaultdict(set)
+        noted: dict[int, set[tuple[int, str]]] = defaultdict(set)
         for file in (run.root / "rows").glob(f"{attempt}-*.jsonl"):
             for line in file.read_text().splitlines():
-                step, row, _ = json.loads(line)
-                noted[step].add(row)
+                step, row, digest = json.loads(line)
+                noted[step].add((row, digest))
         found |= {step: sorted(rows) for step, rows in noted.items()}
     return found
+
+
+if __name__ == "__main__":
+    train_on(Path(sys.argv[1]), Machines({0: int(sys.argv[2])}))

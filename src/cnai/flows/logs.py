@@ -73,6 +73,8 @@ class LogFollower:
     def _lines(self, file: Path) -> list[str]:
         start = self._offsets.get(file, 0)
         with file.open("rb") as handle:
+            if handle.seek(0, 2) < start:  # somebody cut it
+                start = 0
             handle.seek(start)
             chunk = handle.read(_CHUNK_BYTES)
         # A line that is still being written waits, unless it fills the chunk.

@@ -67,7 +67,8 @@ def _train(
     context: RankContext, order: WorkerOrder, run: RunFolder, record: Callable[..., None]
 ) -> None:
     spec = spec_of(run)
-    plan = decode(ParallelPlan, run.plan_file.read_bytes(), where=str(run.plan_file))
+    plan_file = run.attempt_plan(context.attempt)
+    plan = decode(ParallelPlan, plan_file.read_bytes(), where=str(plan_file))
     shape = shape_of(spec)
     job = TrainJob(
         plan=plan,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from cnai.core.events import (
     AttemptStarted,
     CheckpointSaved,
+    EvaluationDone,
     Event,
     LayoutChanged,
     RankFailed,
@@ -33,6 +34,7 @@ class Goodput:
         repeated_seconds: Steps done again after a loss.
         data_wait_seconds: Waiting for rows, within steps.
         checkpoint_seconds: Training held up by checkpoints.
+        evaluation_seconds: Measuring on validation rows between steps.
         startup_seconds: Starting the ranks for the first time in a command, and ending them.
         recovery_seconds: From the last step before a loss or a change of layout to the first after.
         idle_seconds: Nobody worked on the run: between a failure, a stop or a kill, and the next
@@ -45,6 +47,7 @@ class Goodput:
     repeated_seconds: float = 0.0
     data_wait_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
+    evaluation_seconds: float = 0.0
     startup_seconds: float = 0.0
     recovery_seconds: float = 0.0
     idle_seconds: float = 0.0
@@ -78,7 +81,7 @@ class GoodputFold:
         self._top = 0
         self._kind = "useful"
         self._gaps: dict[int, tuple[str, float]] = {}
-        self._owed: dict[int, float] = {}
+        self._owed: dict[int, dict[str, float]] = {}
 
     def add(self, event: Event) -> None:
         """Take one event."""
@@ -91,6 +94,8 @@ class GoodputFold:
                 self._begin(event)
             case CheckpointSaved():
                 self._add_checkpoint(event)
+            case EvaluationDone():
+                self._owe(event.step, "evaluation", event.seconds)
             case RankLost() | RankFailed() | LayoutChanged():
                 self._interrupt(event)
             case RunEnded():
@@ -149,29 +154,35 @@ class GoodputFold:
         if self._between or self._step is None:
             self._parts[self._between or "startup"] += seconds
             return
-        held_up = min(seconds, self._owed.pop(self._step, 0.0))
-        self._parts["checkpoint"] += held_up
-        self._parts[self._kind] += seconds - held_up
-        self._gaps[self._step] = (self._kind, seconds - held_up)
+        for part, owed in self._owed.pop(self._step, {}).items():
+            held_up = min(seconds, owed)
+            self._parts[part] += held_up
+            seconds -= held_up
+        self._parts[self._kind] += seconds
+        self._gaps[self._step] = (self._kind, seconds)
         if len(self._gaps) > _REMEMBERED_GAPS:
             del self._gaps[next(iter(self._gaps))]
 
     def _add_checkpoint(self, event: CheckpointSaved) -> None:
-        """Take the time for which a checkpoint held up training out of the gap after its step."""
-        blocked = max(0.0, event.blocked_seconds)
-        if event.step != self._step or self._between:
-            kind, gap = self._gaps.get(event.step, (self._kind, 0.0))
-            moved = min(gap, blocked)
-            self._parts[kind] -= moved
-            self._parts["checkpoint"] += moved
-            self._gaps[event.step] = (kind, gap - moved)
-        elif blocked < event.seconds:
-            self._owed[event.step] = blocked
-        else:
+        """Take a checkpoint; one that was waited for ends a command and moves time itself."""
+        self._owe(event.step, "checkpoint", event.blocked_seconds)
+        if event.blocked_seconds >= event.seconds and event.step == self._step:
             passed = max(0.0, event.time_unix - self._cursor)
-            self._parts["checkpoint"] += min(passed, blocked)
-            self._parts[self._kind] += passed - min(passed, blocked)
+            self._add_gap(passed)
             self._cursor += passed
+
+    def _owe(self, step: int, part: str, seconds: float) -> None:
+        """Take time between steps out of the gap after a step, known already or yet to come."""
+        seconds = max(0.0, seconds)
+        if step == self._step and not self._between:
+            owed = self._owed.setdefault(step, {})
+            owed[part] = owed.get(part, 0.0) + seconds
+            return
+        kind, gap = self._gaps.get(step, (self._kind, 0.0))
+        moved = min(gap, seconds)
+        self._parts[kind] -= moved
+        self._parts[part] += moved
+        self._gaps[step] = (kind, gap - moved)
 
     def _spend(self, until: float, part: str) -> None:
         passed = max(0.0, until - self._cursor)

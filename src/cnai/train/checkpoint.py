@@ -3,7 +3,7 @@
 torch.distributed.checkpoint keeps each tensor under its name in the whole model with the offsets of
 its pieces, so a checkpoint does not know the layout that wrote it. The ranks write into a folder
 whose name starts with a dot; rank 0 hashes the files and gives it its name in one step. What has a
-name `step-N` is therefore complete, and a crash leaves at most a dotted folder that the next save
+name `step-N` is therefore complete, and a crash leaves at most dotted folders that the next save
 removes.
 """
 
@@ -30,7 +30,14 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
 from cnai.core.errors import CnaiError, DataError, RunError
 from cnai.core.events import CheckpointSaved, Event
-from cnai.core.files import publish_folder, saving, sync_folder, write_atomically, write_error
+from cnai.core.files import (
+    PARTIAL,
+    publish_folder,
+    saving,
+    sync_folder,
+    write_atomically,
+    write_error,
+)
 from cnai.core.records import encode_pretty
 from cnai.core.runfolder import RunFolder
 from cnai.train.manifest import (
@@ -155,11 +162,11 @@ class Checkpoints:
     ) -> None:
         """Let all ranks write their pieces, then give the checkpoint its name on rank 0."""
         target = self._run.checkpoint(step)
-        partial = target.with_name(f".{target.name}.partial")
+        partial = target.with_name(f".{target.name}{PARTIAL}")
         first = self._ranks.place.rank == 0
         if first:
             with saving(target):
-                shutil.rmtree(partial, ignore_errors=True)
+                self._clear()
                 partial.mkdir(parents=True)
         self._ranks.wait_for_writers()
         try:
@@ -196,8 +203,19 @@ class Checkpoints:
             sync_folder(partial)
             publish_folder(partial, target)
             for old in self._run.checkpoint_steps()[: -self._keep]:
-                shutil.rmtree(self._run.checkpoint(old))
+                self._remove(old)
         return manifest.size_bytes
+
+    def _remove(self, step: int) -> None:
+        """Take a checkpoint's name away first, so that no half of it is found after a crash."""
+        nameless = self._run.checkpoints / f".step-{step}.old{PARTIAL}"
+        self._run.checkpoint(step).rename(nameless)
+        shutil.rmtree(nameless)
+
+    def _clear(self) -> None:
+        """Remove what ranks that were killed left unfinished."""
+        for left in self._run.checkpoints.glob(f".step-*{PARTIAL}"):
+            shutil.rmtree(left, ignore_errors=True)
 
     def load(self, step: int, state: State) -> None:
         """Fill the tensors of `state` in place, whatever layout wrote them.

@@ -235,6 +235,7 @@ def main() -> None:
         importlib.import_module(module)
     os.write(answers, b'{"ready": {}}\n')
     ForkServer(commands, answers).serve()
+    os._exit(0)  # tearing down all that was imported takes seconds, and whoever waits has gone
 
 
 if __name__ == "__main__":
