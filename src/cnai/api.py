@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cnai.core.errors import SpecError
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec, load_spec
 from cnai.flows.listener import Listener, Silence
@@ -53,7 +54,15 @@ def spec(source: Source, *, sets: Sequence[str] = ()) -> RunSpec:
         source: A YAML or JSON file, the same keys as a dict, or a spec.
         sets: `a.b=c` each, laid over it.
     """
-    return source if isinstance(source, RunSpec) else load_spec(source, sets=sets).spec
+    if isinstance(source, RunSpec):
+        return source
+    if not isinstance(source, str | Path | Mapping):
+        raise SpecError(
+            f"a spec is a file, a dict or a RunSpec, not {type(source).__name__}",
+            where="spec",
+            hint="give the path of a YAML file, or its keys as a dict",
+        )
+    return load_spec(source, sets=sets).spec
 
 
 def plan(source: Source) -> ParallelPlan:

@@ -14,7 +14,7 @@ from cnai.data import load_manifest
 from cnai.flows.data import prepare_data, store_of
 from cnai.flows.listener import Listener
 from cnai.flows.shape import steps_of
-from cnai.flows.stages import Stages
+from cnai.flows.stages import Stages, written
 from cnai.flows.train import TrainResult, train_run
 from cnai.train.manifest import verify_checkpoint
 
@@ -36,7 +36,7 @@ class Beginning:
         return self._stages.run(
             "data",
             DatasetManifest,
-            [spec.data.model_dump(mode="json"), spec.model.model_dump(mode="json")],
+            [written(spec.data), written(spec.model)],
             lambda: prepare_data(spec, self._run, self._listener),
             still_good=self._is_stored,
         )
@@ -44,7 +44,7 @@ class Beginning:
     def train(self, plan: ParallelPlan, manifest: DatasetManifest) -> TrainResult:
         """Train to the last step."""
         free = {name for name in type(self._spec.train).model_fields if is_free(f"train.{name}")}
-        settings = self._spec.train.model_dump(mode="json", exclude=free)
+        settings = {k: v for k, v in written(self._spec.train).items() if k not in free}
         return self._stages.run(
             "train",
             TrainResult,

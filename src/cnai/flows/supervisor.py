@@ -154,6 +154,7 @@ class Supervisor:
         )
         if done:
             self._listener.note(f"resuming from the checkpoint of step {done}")
+        self._listener.note(f"starting {layout.ranks} rank{'s' if layout.ranks > 1 else ''}")
         order = WorkerOrder(
             run=str(self._run.root.absolute()),
             resume_step=done,

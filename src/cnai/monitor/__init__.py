@@ -9,7 +9,7 @@ from cnai.monitor.detectors import DETECTORS, Detector, Tick, Watch
 from cnai.monitor.exporter import MetricsServer, render_serving, render_training, serve_metrics
 from cnai.monitor.fold import fold
 from cnai.monitor.follow import RunFollower, follow
-from cnai.monitor.goodput import Goodput, GoodputFold
+from cnai.monitor.goodput import Goodput
 from cnai.monitor.metrics import METRICS
 from cnai.monitor.progress import RankRow, RunProgress, RunState
 
@@ -18,7 +18,6 @@ __all__ = [
     "METRICS",
     "Detector",
     "Goodput",
-    "GoodputFold",
     "MetricsServer",
     "RankRow",
     "RunFollower",

@@ -182,12 +182,8 @@ def group_splits_the_weights(asked: Asked) -> Iterator[Mistake]:
     shape, size = asked.shape, asked.spec.parallel.model_parallel.size
     if shape is None or size is None:
         return
-    parts = {
-        "heads": shape.heads,
-        "kv_heads": shape.kv_heads,
-        "ffn_width": shape.ffn_width,
-        "vocab": shape.vocab,
-    }
+    names = ("heads", "kv_heads", "ffn_width", "vocab")
+    parts: dict[str, int] = {name: getattr(shape, name) for name in names}
     uneven = [f"`model.{name}` {whole}" for name, whole in parts.items() if whole % size]
     if uneven:
         yield Mistake(
