@@ -70,4 +70,5 @@ def test_a_loss_that_is_no_number_survives():
 
 
 def test_every_kind_of_event_is_in_the_table():
-    assert {kind.__name__ for kind in Event.__subclasses__()} == set(KINDS)
+    written = (kind for kind in Event.__subclasses__() if kind.__module__ == Event.__module__)
+    assert {kind.__name__ for kind in written} == set(KINDS)

@@ -28,7 +28,7 @@ def refused(**changes):
         ({"microbatches": 3}, "parallel.pipeline_parallel.microbatches", "is 3", "2 or 4"),
         ({"pipeline": 4, "microbatches": 2}, "parallel.pipeline_parallel.microbatches", "2", "4"),
         ({"data": 8, "pipeline": 4}, "parallel.pipeline_parallel.stages", "share of 2", "32"),
-        ({"optimizer": "lion"}, "train.optimizer", "lion", "adamw or sgd"),
+        ({"optimizer": "lion"}, "train.optimizer", "lion", "adamw or muon or sgd"),
         ({"precision": "fp8"}, "train.precision", "fp8", "bfloat16"),
         ({"schedule": "ZB"}, "parallel.pipeline_parallel.schedule", "ZB", "GPipe"),
         ({"sharding": "half"}, "parallel.data_parallel.sharding", "half", "full"),

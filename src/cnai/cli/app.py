@@ -35,7 +35,7 @@ VERBS = {
     "quantize": "Quantize a model, measure what it lost, and keep it only within the limit.",
     "inspect": "List the tensors of a model by kind, with their types and sizes.",
     "eval": "Measure perplexity and bits per byte of a checkpoint on the validation split.",
-    "export": "Write a checkpoint of a run as a model folder that transformers loads.",
+    "export": "Write a checkpoint of a run as a model folder in Hugging Face layout.",
     "serve": "Serve a model folder, or the smallest model of a run, until Ctrl-C.",
     "explain": "Tell what a key of the spec means.",
     "config": "Show the values of a spec and where each comes from.",
