@@ -97,14 +97,14 @@ def rank(context: Any) -> int:
     run = RunFolder(Path(asked["folder"]))
     events: list[Event] = []
     with joined(
-        plan.layout, context.rank, store=context.store, attempt=0, timeout_seconds=60, tied=True
+        plan, context.rank, store=context.store, attempt=0, timeout_seconds=60, tied=True
     ) as ranks:
         job = TrainJob(
             plan=plan, settings=Train(batch=BATCH), steps=10**6, attempt=0, resume_step=0,
             checkpoint_every=10**9, update_ratio_every=0,
         )  # fmt: skip
-        part = build_decoder(shape, plan, ranks, initial_weights(shape, 0), precision="float32")
-        trainer, rows = Trainer(job, ranks, part), Rows(shape)
+        parts = build_decoder(shape, plan, ranks, initial_weights(shape, 0), job.settings)
+        trainer, rows = Trainer(job, ranks, parts), Rows(shape)
         checkpoints = Checkpoints(
             run, ranks, keep=2, plan_digest=plan.digest, background=asked["background"]
         )

@@ -16,7 +16,8 @@ from cnai.core.events import (
     RunEnded,
     StepDone,
 )
-from cnai.monitor import GoodputFold, fold, render_training
+from cnai.monitor import fold, render_training
+from cnai.monitor.goodput import GoodputFold
 
 TIME = st.floats(0, 1e4)
 SECONDS = st.floats(-1, 1e3)

@@ -28,7 +28,7 @@ def show_plan(out: Output, plan: ParallelPlan) -> None:
         out.text(f"step      about {format_seconds(plan.estimate.step_seconds)} (estimate)")
     out.table(
         ["stage", "layers", "parameters", "weights", "gradients", "optimizer", "activations",
-         "overhead", "total a rank"],
+         "overhead", "total a rank" if plan.virtual == 1 else "total"],
         [
             [
                 str(stage.index) + (f" (rank {plan.owner_of(stage.index)})" * (plan.virtual > 1)),
