@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chain_case import curve, left_of, pids, reached, run_in, write_spec, write_texts
+from chain_case import curve, left_of, pids, reached, run_in, settle, write_spec
 from cnai import api
 from cnai.core.events import (
     AttemptStarted,
@@ -34,8 +34,7 @@ def undisturbed(tmp_path_factory):
     """The losses of a training that nobody disturbs."""
     folder = tmp_path_factory.mktemp("undisturbed")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        write_texts(folder / "texts")
+        settle(folder, patch)
         write_spec(folder, LONG)
         api.train("run.yaml")
     return curve(run_in(folder))
@@ -179,6 +178,16 @@ def test_ctrl_c_before_the_first_step_ends_at_once(start, run):
     assert command.wait(60) == 130
     assert command.err.count("error:") == 1
     assert "Traceback" not in command.err
+    assert left_of(command) == []
+
+
+def test_ctrl_c_that_also_ends_a_server_coming_up_is_told_as_ctrl_c(start, run):
+    command = start(*TRAIN)
+    (server,) = command.until(psutil.Process(command.process.pid).children)
+    command.press_ctrl_c()
+    server.kill()
+    assert command.wait(60) == 130
+    assert "error: stopped before the first checkpoint" in command.err
     assert left_of(command) == []
 
 

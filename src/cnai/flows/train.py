@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from cnai.cluster import LocalGang
 from cnai.cluster.ranks import Order, RankEnded
 from cnai.core.dataset import DatasetManifest
-from cnai.core.errors import Interrupted, RunError, error_of
+from cnai.core.errors import ClusterError, Interrupted, RunError, error_of
 from cnai.core.events import (
     AttemptStarted,
     CheckpointRejected,
@@ -144,7 +144,13 @@ class Supervisor:
         restarts = 0
         while (done := self._resume_step()) < self._steps:
             attempt = self._earlier + restarts
-            self._start(attempt, done, manifest)
+            try:
+                self._start(attempt, done, manifest)
+            except ClusterError:
+                # Ctrl-C in the moment between fork and exec ends the new process.
+                if self._wish.times:
+                    raise self._stopped(start) from None
+                raise
             lost = self._watch()
             if self._wish.times:
                 raise self._stopped(start)

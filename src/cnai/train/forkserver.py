@@ -219,6 +219,8 @@ def main() -> None:
         importlib.import_module(module)
     os.write(answers, b'{"ready": {}}\n')
     ForkServer(commands, answers).serve()
+    # Taking torch down in order costs a good part of a second, for which the parent would wait.
+    os._exit(0)
 
 
 if __name__ == "__main__":
