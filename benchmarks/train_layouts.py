@@ -1,6 +1,6 @@
 """CPU seconds a step of every layout, beside torch's own DistributedDataParallel.
 
-    python benchmarks/train_layouts.py [--steps 12] [--width 128] [--json]
+    python benchmarks/train_layouts.py [--steps 12] [--width 128] [--schedules] [--json]
 
 All run one after the other in one call, on the same model, rows and number of steps, as processes
 of this machine. Figures are CPU seconds a step summed over the ranks (user and system, without
@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from cnai.cluster.local import LocalGang
 from cnai.cluster.ranks import Order
-from cnai.core.layout import Layout, ParallelPlan
+from cnai.core.layout import ParallelPlan
 from cnai.core.records import convert, to_dict
+from cnai.core.schedules import SCHEDULES
 from cnai.core.shape import DecoderShape
 from cnai.core.spec import load_spec
 from cnai.core.spec.sections import Train
@@ -39,30 +40,48 @@ BATCH = 16
 
 def layouts(shape: DecoderShape) -> dict[str, ParallelPlan]:
     """Plan every layout of the comparison for the same batch and two micro-batches."""
-
-    def plan(sharding: str = "none", **sizes: int) -> ParallelPlan:
-        spec = {
-            "model": {
-                "layers": shape.layers, "width": shape.width, "heads": shape.heads,
-                "kv_heads": shape.kv_heads, "vocab": shape.vocab, "sequence": shape.sequence,
-            },
-            "parallel": {
-                "data_parallel": {"size": sizes.get("data", 1), "sharding": sharding},
-                "model_parallel": {"size": sizes.get("model", 1)},
-                "pipeline_parallel": {"stages": sizes.get("pipeline", 1), "microbatches": 2},
-            },
-            "train": {"batch": BATCH},
-        }  # fmt: skip
-        return plan_run(load_spec(spec).spec)
-
     return {
-        "one process": plan(),
-        "dp2": plan(data=2),
-        "dp2 sharded": plan("full", data=2),
-        "tp2": plan(model=2),
-        "pp2": plan(pipeline=2),
-        "dp2 tp2 pp2": plan(data=2, model=2, pipeline=2),
+        "one process": plan_of(shape),
+        "dp2": plan_of(shape, data=2),
+        "dp2 sharded": plan_of(shape, sharding="full", data=2),
+        "tp2": plan_of(shape, model=2),
+        "tp2 sequence": plan_of(shape, model=2, sequence=True),
+        "pp2": plan_of(shape, pipeline=2),
+        "dp2 tp2 pp2": plan_of(shape, data=2, model=2, pipeline=2),
     }
+
+
+def schedules(shape: DecoderShape) -> dict[str, ParallelPlan]:
+    """Plan two pipeline ranks under every schedule, for four micro-batches."""
+    plans = {
+        f"pp2 {name}": plan_of(shape, pipeline=2, microbatches=4, schedule=name)
+        for name in SCHEDULES
+    }
+    return {"one process": plan_of(shape, microbatches=4), **plans}
+
+
+def plan_of(shape: DecoderShape, **asked: Any) -> ParallelPlan:
+    """Plan one layout."""
+    spec = {
+        "model": {
+            "layers": shape.layers, "width": shape.width, "heads": shape.heads,
+            "kv_heads": shape.kv_heads, "vocab": shape.vocab, "sequence": shape.sequence,
+        },
+        "parallel": {
+            "data_parallel": {
+                "size": asked.get("data", 1), "sharding": asked.get("sharding", "none"),
+            },
+            "model_parallel": {
+                "size": asked.get("model", 1), "sequence": asked.get("sequence", False),
+            },
+            "pipeline_parallel": {
+                "stages": asked.get("pipeline", 1), "schedule": asked.get("schedule", "1F1B"),
+                "microbatches": asked.get("microbatches", 2),
+            },
+        },
+        "train": {"batch": BATCH},
+    }  # fmt: skip
+    return plan_run(load_spec(spec).spec)
 
 
 def measure(gang: LocalGang, target: str, plan: ParallelPlan, arguments: argparse.Namespace) -> Any:
@@ -136,14 +155,14 @@ def ours(context: Any) -> int:
     plan = convert(ParallelPlan, asked["plan"], where="payload")
     shape = shape_of(asked["width"])
     with joined(
-        plan.layout, context.rank, store=context.store, attempt=0, timeout_seconds=60, tied=True
+        plan, context.rank, store=context.store, attempt=0, timeout_seconds=60, tied=True
     ) as ranks:
         job = TrainJob(
             plan=plan, settings=Train(batch=BATCH), steps=asked["steps"], attempt=0, resume_step=0,
             checkpoint_every=10**9, update_ratio_every=0,
         )  # fmt: skip
-        part = build_decoder(shape, plan, ranks, initial_weights(shape, 0), precision="float32")
-        trainer = Trainer(job, ranks, part)
+        parts = build_decoder(shape, plan, ranks, initial_weights(shape, 0), Train())
+        trainer = Trainer(job, ranks, parts)
         rows = Rows(shape)
         report(context, lambda step: trainer.step(step, rows, stop=False)[0].loss)
     return 0
@@ -161,10 +180,8 @@ def torch_ddp(context: Any) -> int:
 
     shape, steps = shape_of(context.payload["width"]), context.payload["steps"]
     settings, share = Train(batch=BATCH), BATCH // context.ranks
-    layout = Layout(data=context.ranks)
-    with joined(
-        layout, context.rank, store=context.store, attempt=0, timeout_seconds=60, tied=False
-    ):
+    plan = convert(ParallelPlan, context.payload["plan"], where="payload")
+    with joined(plan, context.rank, store=context.store, attempt=0, timeout_seconds=60, tied=False):
         module = Decoder(shape)
         fill(module, initial_weights(shape, 0))
         wrapped = DistributedDataParallel(module)
@@ -220,31 +237,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--schedules", action="store_true")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parent))
-    plans = layouts(shape_of(arguments.width))
+    plans = (schedules if arguments.schedules else layouts)(shape_of(arguments.width))
     gang = LocalGang(
         server="cnai.train.forkserver", preload=["cnai.train.loop", "cnai.train.build"]
     )
     with gang:
         found = {name: measure(gang, "ours", plan, arguments) for name, plan in plans.items()}
-        found["torch DDP 2"] = measure(gang, "torch_ddp", plans["dp2"], arguments)
+        if not arguments.schedules:
+            found["torch DDP 2"] = measure(gang, "torch_ddp", plans["dp2"], arguments)
     one = found["one process"]
     for result in found.values():
         result["ratio"] = result["cpu_seconds"] / one["cpu_seconds"]
         result["loss_difference"] = abs(result["loss"] - one["loss"])
-    ratio = found["dp2"]["cpu_seconds"] / found["torch DDP 2"]["cpu_seconds"]
     if arguments.json:
-        print(json.dumps({"layouts": found, "dp2_over_torch_ddp": ratio}, indent=2))
+        print(json.dumps({"layouts": found}, indent=2))
         return
-    print(f"{'layout':<14}{'CPU s/step':>12}{'x one process':>15}{'loss difference':>18}")
+    print(f"{'layout':<26}{'CPU s/step':>12}{'x one process':>15}{'loss difference':>18}")
     for name, result in found.items():
         print(
-            f"{name:<14}{result['cpu_seconds']:>12.3f}{result['ratio']:>15.2f}"
+            f"{name:<26}{result['cpu_seconds']:>12.3f}{result['ratio']:>15.2f}"
             f"{result['loss_difference']:>18.1e}"
         )
-    print(f"our dp2 over torch DDP: {ratio:.2f} x the CPU time")
+    if not arguments.schedules:
+        ratio = found["dp2"]["cpu_seconds"] / found["torch DDP 2"]["cpu_seconds"]
+        print(f"our dp2 over torch DDP: {ratio:.2f} x the CPU time")
 
 
 if __name__ == "__main__":

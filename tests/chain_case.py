@@ -30,7 +30,7 @@ SPEC = {
 }
 SOURCES = str(Path(cnai.__file__).parents[1])
 _WORDS = "the cat sat on a mat and ran to see what his dog had found in our old red barn by lake"
-_MARK = "CNAI_TEST_MARK"
+MARK = "CNAI_TESTMARK"
 
 
 def write_texts(folder, files=48):
@@ -81,7 +81,7 @@ class Command:
             "PYTHONPATH": SOURCES,
             "OMP_NUM_THREADS": "1",
             "OMP_WAIT_POLICY": "PASSIVE",
-            _MARK: self.mark,
+            MARK: self.mark,
         }
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
@@ -140,18 +140,25 @@ class Command:
 
 def left_of(command, seconds=20):
     """Return what still runs of a command's processes, after a moment of patience."""
+    return left(command.mark, seconds)
+
+
+def left(mark, seconds=5):
+    """Return what still runs of the processes with a mark, after a moment of patience."""
     deadline = time.monotonic() + seconds
-    while (left := _marked(command.mark)) and time.monotonic() < deadline:
+    while (found := _marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return left
+    return found
 
 
 def _marked(mark):
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(_MARK) == mark and process.status() != "zombie":
-                found.append(f"{process.pid} {' '.join(process.cmdline())}")
+            if process.environ().get(MARK) == mark and process.status() != "zombie":
+                found.append(
+                    f"{process.pid} {process.ppid()} {process.status()} {' '.join(process.cmdline())}"
+                )
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found

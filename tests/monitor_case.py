@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from cnai.core.events import AttemptStarted, CheckpointSaved, RankLost, RunEnded, StepDone
+from cnai.core.events import (
+    AttemptStarted,
+    CheckpointSaved,
+    EvaluationDone,
+    RankLost,
+    RunEnded,
+    StepDone,
+)
 
 
 class FakeClock:
@@ -46,6 +53,12 @@ def lost(rank: int = 1, *, attempt: int = 0, at: float = 50.0):
 
 def saved(number: int, *, at: float = 40.0):
     return CheckpointSaved(time_unix=at, step=number, path="x", size_bytes=1, seconds=0.1)
+
+
+def evaluated(number: int, loss: float = 4.5, *, attempt: int = 0):
+    return EvaluationDone(
+        time_unix=float(number), attempt=attempt, step=number, loss=loss, sequences=8, seconds=0.1
+    )
 
 
 def ended(outcome: str, *, at: float = 99.0, reason: str = ""):

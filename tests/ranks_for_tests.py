@@ -21,6 +21,14 @@ def wait(context: Any) -> int:
         signal.pause()
 
 
+def wait_politely(context: Any) -> int:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    signal.sigwait({signal.SIGTERM})
+    return 0
+
+
 def end_in_their_own_way(context: Any) -> int:
     if context.rank == 2:
         os.kill(os.getpid(), signal.SIGSEGV)

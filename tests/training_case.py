@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from cnai.cluster.local import LocalGang
 from cnai.cluster.ranks import Order, RankEnded
@@ -17,6 +19,7 @@ from cnai.core.events import Event, RankReady, StepDone
 from cnai.core.layout import Layout, Memory, ParallelPlan, Sharding, Stage
 from cnai.core.records import convert, to_dict
 from cnai.core.runfolder import RunFolder, read_events
+from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
 from cnai.core.spec.sections import Train
 
@@ -32,17 +35,20 @@ NOTHING = Memory(
 def plan_of(
     layout: Layout,
     *,
+    layers: int = SHAPE.layers,
+    virtual: int | None = None,
     cuts: tuple[int, ...] | None = None,
     microbatches: int | None = None,
     sharding: Sharding = Sharding.NONE,
+    shard_group: int = 1,
     schedule: str = "1F1B",
 ) -> ParallelPlan:
     """Plan the case in a layout; `cuts` are the layers where stages begin."""
-    starts = cuts or tuple(
-        SHAPE.layers * stage // layout.pipeline for stage in range(layout.pipeline)
-    )
-    ends = (*starts[1:], SHAPE.layers)
-    pieces = microbatches or max(2, layout.pipeline) if layout.data < BATCH else 1
+    asked = schedule_named(schedule)
+    stages = layout.pipeline * ((virtual or asked.virtual) if layout.pipeline > 1 else 1)
+    starts = cuts or tuple(layers * stage // stages for stage in range(stages))
+    ends = (*starts[1:], layers)
+    pieces = microbatches or max(2, asked.fewest(layout.pipeline)) if layout.data < BATCH else 1
     return ParallelPlan(
         layout=layout,
         stages=tuple(
@@ -53,6 +59,7 @@ def plan_of(
         microbatch_rows=BATCH // layout.data // pieces,
         schedule=schedule,
         sharding=sharding,
+        shard_group=shard_group,
     )
 
 
@@ -85,6 +92,8 @@ class Case:
         shape: Fields of the shape that differ.
         folder_of_weights: A model folder to start from, which fixes the shape.
         kill: (rank, step) that dies by SIGKILL in the middle of that step.
+        slow_save: Seconds that the writing of every checkpoint takes longer.
+        dropout: Share of the embedding's outputs that is zeroed at random.
     """
 
     folder: Path
@@ -96,6 +105,10 @@ class Case:
     checkpoint_every: int = 2
     attempt: int = 0
     resume_step: int = 0
+    background: bool = True
+    keep: int = 2
+    slow_save: float = 0.0
+    dropout: float = 0.0
     kill: tuple[int, int] | None = None
     folder_of_weights: Path | None = None
 
@@ -111,6 +124,10 @@ class Case:
             "resume_step": self.resume_step,
             "kill": self.kill,
             "weights": str(self.folder_of_weights) if self.folder_of_weights else None,
+            "background": self.background,
+            "keep": self.keep,
+            "slow_save": self.slow_save,
+            "dropout": self.dropout,
         }
         gang.start(
             Order(
@@ -137,6 +154,26 @@ class Case:
         codes = ends_of(gang)
         assert set(codes.values()) == {0}, logs_of(run)
         return run
+
+
+Curve = tuple[dict[int, float], dict[int, float]]
+"""Loss and norm of the gradient, by step."""
+
+STEPS = 8
+
+
+def curve(
+    gang: LocalGang, folder: Path, plan: ParallelPlan, *, tied: bool = True, **train: Any
+) -> Curve:
+    """Train in a layout and return the curve."""
+    run = Case(folder, plan, steps=STEPS, tied=tied, train=train).run(gang)
+    return losses(run), norms(run)
+
+
+def same(found: Curve, expected: Curve, limit: float) -> None:
+    """Hold one curve against another."""
+    assert found[0] == pytest.approx(expected[0], abs=limit)
+    assert found[1] == pytest.approx(expected[1], rel=1e-4)
 
 
 def new_gang() -> LocalGang:
@@ -172,9 +209,26 @@ def steps(run: RunFolder) -> list[StepDone]:
     return [event for event in read_events(run) if isinstance(event, StepDone)]
 
 
+def whole_state(run: RunFolder, step: int) -> dict[str, Any]:
+    """Read weights and optimizer of a checkpoint into one process."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+
+    folder = run.checkpoint(step)
+    metadata = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
+    state = {name: torch.empty(value.size) for name, value in metadata.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dcp.load(state, checkpoint_id=folder, no_dist=True)
+    return state
+
+
 def train_rank(context: Any) -> int:
     """Be one rank of the case."""
     from dataclasses import replace
+
+    import torch
+    import torch.distributed.checkpoint as dcp
 
     from cnai.models import AdaptedWeights, HuggingFaceWeights, Weights, initial_weights
     from cnai.train.build import build_decoder
@@ -184,7 +238,7 @@ def train_rank(context: Any) -> int:
 
     asked = context.payload
     plan = convert(ParallelPlan, asked["plan"], where="payload")
-    shape = replace(SHAPE, **asked["shape"])
+    shape = replace(SHAPE, **{"layers": plan.stages[-1].end_layer, **asked["shape"]})
     weights: Weights = initial_weights(shape, 0)
     if asked["weights"]:
         weights = HuggingFaceWeights(Path(asked["weights"]))
@@ -197,7 +251,7 @@ def train_rank(context: Any) -> int:
     run = RunFolder(Path(asked["folder"]))
     with (
         joined(
-            plan.layout,
+            plan,
             context.rank,
             store=context.store,
             attempt=context.attempt,
@@ -216,11 +270,28 @@ def train_rank(context: Any) -> int:
             checkpoint_every=asked["checkpoint_every"],
             update_ratio_every=1,
         )
-        part = build_decoder(
-            shape, plan, ranks, weights, precision=settings.precision, adapters=adapters
+        parts = build_decoder(shape, plan, ranks, weights, settings)
+        if asked["dropout"]:
+            parts[0].embedding.register_forward_hook(
+                lambda _module, _inputs, out: torch.nn.functional.dropout(out, asked["dropout"])
+            )
+        if asked["slow_save"]:
+            write = dcp.save
+
+            def slow(*words: Any, **more: Any) -> Any:
+                time.sleep(asked["slow_save"])
+                return write(*words, **more)
+
+            dcp.save = slow
+        trainer = Trainer(job, ranks, parts)
+        checkpoints = Checkpoints(
+            run,
+            ranks,
+            keep=asked["keep"],
+            plan_digest=plan.digest,
+            background=asked["background"],
+            base=base,
         )
-        trainer = Trainer(job, ranks, part)
-        checkpoints = Checkpoints(run, ranks, keep=2, plan_digest=plan.digest, base=base)
         writer.write(
             RankReady(
                 time_unix=time.time(),

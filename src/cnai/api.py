@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cnai.core.errors import SpecError
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec, load_spec
 from cnai.flows.listener import Listener, Silence
@@ -27,11 +28,23 @@ if TYPE_CHECKING:
     from cnai.diagnose import Diagnosis
     from cnai.flows.evaluate import Evaluation
     from cnai.flows.run import RunSummary
+    from cnai.flows.scale import Scaled
     from cnai.flows.train import TrainResult
 
 Source = Path | str | Mapping[str, Any] | RunSpec
 
-__all__ = ["diagnose", "evaluate", "plan", "quantize", "run", "serve", "spec", "train"]
+__all__ = [
+    "diagnose",
+    "evaluate",
+    "export",
+    "plan",
+    "quantize",
+    "run",
+    "scale",
+    "serve",
+    "spec",
+    "train",
+]
 
 
 def spec(source: Source, *, sets: Sequence[str] = ()) -> RunSpec:
@@ -41,7 +54,15 @@ def spec(source: Source, *, sets: Sequence[str] = ()) -> RunSpec:
         source: A YAML or JSON file, the same keys as a dict, or a spec.
         sets: `a.b=c` each, laid over it.
     """
-    return source if isinstance(source, RunSpec) else load_spec(source, sets=sets).spec
+    if isinstance(source, RunSpec):
+        return source
+    if not isinstance(source, str | Path | Mapping):
+        raise SpecError(
+            f"a spec is a file, a dict or a RunSpec, not {type(source).__name__}",
+            where="spec",
+            hint="give the path of a YAML file, or its keys as a dict",
+        )
+    return load_spec(source, sets=sets).spec
 
 
 def plan(source: Source) -> ParallelPlan:
@@ -56,7 +77,7 @@ def train(source: Source, *, fresh: bool = False, listener: Listener | None = No
     from cnai.flows.beginning import Beginning
     from cnai.flows.folder import opened_run
 
-    chosen = spec(source)
+    chosen = _at_its_size(spec(source), fresh=fresh)
     layout = plan(chosen)
     with opened_run(chosen, fresh=fresh) as folder:
         beginning = Beginning(chosen, folder, listener or Silence())
@@ -68,10 +89,21 @@ def run(source: Source, *, fresh: bool = False, listener: Listener | None = None
     from cnai.flows.folder import opened_run
     from cnai.flows.run import run_chain
 
-    chosen = spec(source)
+    chosen = _at_its_size(spec(source), fresh=fresh)
     layout = plan(chosen)
     with opened_run(chosen, fresh=fresh) as folder:
         return run_chain(chosen, folder, layout, listener or Silence())
+
+
+def scale(run_folder: Path | str, *, sets: Sequence[str]) -> Scaled:
+    """Change the layout of a run: at its next step if it is alive, else at its next start.
+
+    Args:
+        sets: `a.b=c` each, keys of `parallel` or `resources.ranks`.
+    """
+    from cnai.flows.scale import scale_run
+
+    return scale_run(RunFolder.existing(Path(run_folder)), sets)
 
 
 def evaluate(run_folder: Path | str, *, step: int | None = None) -> Evaluation:
@@ -79,6 +111,13 @@ def evaluate(run_folder: Path | str, *, step: int | None = None) -> Evaluation:
     from cnai.flows.evaluate import evaluate_again
 
     return evaluate_again(RunFolder.existing(Path(run_folder)), step=step)
+
+
+def export(run_folder: Path | str, target: Path | str, *, step: int | None = None) -> Artifact:
+    """Write a checkpoint of a run as a model folder that transformers loads; None = the newest."""
+    from cnai.flows.export import export_again
+
+    return export_again(RunFolder.existing(Path(run_folder)), Path(target), step=step)
 
 
 def quantize(
@@ -92,7 +131,7 @@ def quantize(
     """Make a model small, measure what it lost, and keep it only within the limit.
 
     Args:
-        source: A run folder, or a Llama folder in Hugging Face layout.
+        source: A run folder, or a model folder in Hugging Face layout.
         max_loss: Largest relative rise of the perplexity.
         data: Text to measure on; None = the run's own, or the docstrings of this Python.
     """
@@ -125,3 +164,10 @@ def diagnose(run_folder: Path | str) -> Diagnosis:
     from cnai.flows.diagnose import diagnose as find
 
     return find(RunFolder.existing(Path(run_folder)))
+
+
+def _at_its_size(chosen: RunSpec, *, fresh: bool) -> RunSpec:
+    """Return the spec with the sizes that the run was scaled to."""
+    from cnai.flows.scale import scaled_spec
+
+    return chosen if fresh else scaled_spec(chosen)

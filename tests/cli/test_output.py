@@ -1,6 +1,7 @@
 import io
 import json
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -94,6 +95,11 @@ def test_notes_hints_and_next_go_to_stderr(capsys):
     out.hint("h")
     out.next("ai-cli run x")
     assert capsys.readouterr() == ("", "n\nhint: h\nnext: ai-cli run x\n")
+
+
+def test_the_next_command_can_be_pasted_into_a_shell(capsys):
+    Output().next("ai-cli serve", Path("my models/a"))
+    assert capsys.readouterr().err == "next: ai-cli serve 'my models/a'\n"
 
 
 def test_quiet_leaves_warnings(capsys):

@@ -130,6 +130,25 @@ def test_a_killed_server_counts_as_the_end_of_all_ranks(tmp_path: Path) -> None:
         assert codes(gang) == {0: 0, 1: 0}
 
 
+def test_a_notice_to_the_server_reaches_the_ranks_and_the_parent(tmp_path: Path) -> None:
+    with gang_of() as gang:
+        gang.start(order("wait_politely", tmp_path))
+        (server,) = [
+            child
+            for child in psutil.Process().children()
+            if "forkserver" in " ".join(child.cmdline())
+        ]
+        assert wait_until(lambda: "ready" in (tmp_path / "rank-1.log").read_text())
+        assert wait_until(lambda: "ready" in (tmp_path / "rank-0.log").read_text())
+        assert not gang.noticed
+        server.terminate()
+        assert codes(gang) == {0: 0, 1: 0}
+        assert gang.noticed
+        gang.start(order("say", tmp_path, attempt=1))
+        assert not gang.noticed
+        assert codes(gang) == {0: 0, 1: 0}
+
+
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     gang = LocalGang(server="cnai.train.forkserver", preload=["no_such_module"])
     with gang, pytest.raises(ClusterError, match="No module named 'no_such_module'"):

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cnai.compress.manifest import MANIFEST_FILE, read_artifact, write_manifest
+from cnai.compress.manifest import MANIFEST_FILE, check_whole, read_artifact, write_manifest
 from cnai.core.artifact import Artifact, Precision
 from cnai.core.errors import DataError
 from models_shapes import TINY
@@ -58,3 +58,13 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path):
     (tmp_path / "a" / MANIFEST_FILE).write_text('{"path": 1}')
     with pytest.raises(DataError, match="not a valid Artifact"):
         read_artifact(tmp_path / "a")
+
+
+def test_a_folder_of_others_has_no_checksums_to_check(tmp_path):
+    check_whole(tmp_path)
+
+
+def test_a_damaged_artifact_is_not_whole(tmp_path):
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(DataError):
+        check_whole(tmp_path)

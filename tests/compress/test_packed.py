@@ -16,7 +16,7 @@ from cnai.models.huggingface import HuggingFaceWeights, load_decoder
 from cnai.models.initialise import parameter_sizes
 from cnai.models.packed import unpack
 from models_folder import save_folder
-from models_shapes import TINY, shapes, tokens
+from models_shapes import QWEN2, QWEN3, TINY, shapes, tokens
 
 UNTIED = dataclasses.replace(TINY, tied_head=False)
 ODD = dataclasses.replace(TINY, ffn_width=23)
@@ -125,11 +125,13 @@ def test_packed_weights_of_another_size_are_refused(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("shape", [TINY, UNTIED, ODD], ids=["tied", "untied", "odd"])
+@pytest.mark.parametrize(
+    "shape", [TINY, UNTIED, ODD, QWEN2, QWEN3], ids=["tied", "untied", "odd", "qwen2", "qwen3"]
+)
 def test_transformers_loads_the_packed_model_with_the_same_logits(tmp_path: Path, shape):
     from transformers import AutoModelForCausalLM
 
-    save_folder(tmp_path / "a", shape)
+    save_folder(tmp_path / "a", shape, stir=shape in (QWEN2, QWEN3))
     write(tmp_path / "a", tmp_path / "b")
     ours, x = load_decoder(tmp_path / "b"), tokens(shape)
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "b")

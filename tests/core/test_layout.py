@@ -71,8 +71,8 @@ def test_the_memory_of_a_rank_is_the_sum():
     assert MEMORY.total_bytes == 15
 
 
-def test_the_peak_is_the_stage_that_needs_most():
-    assert a_plan().peak.index == 1
+def test_the_peak_is_the_rank_that_needs_most():
+    assert a_plan().peak.pipeline == 1
 
 
 def test_the_global_batch_is_over_all_copies():

@@ -59,6 +59,9 @@ def test_a_count_is_written(count, text):
     ("seconds", "text"),
     [
         (0, "0.0 s"),
+        (0.0004, "0.4 ms"),
+        (0.0052, "5 ms"),
+        (0.52, "520 ms"),
         (4.2, "4.2 s"),
         (59.96, "1 min 00 s"),
         (200, "3 min 20 s"),

@@ -152,6 +152,14 @@ def test_a_folder_with_a_tensorflow_graph_is_not_taken_for_a_model(refused, plac
     assert "TensorFlow SavedModel" in refused(4, *words)
 
 
+def test_a_target_with_other_files_is_refused_before_any_text_is_packed(place, refused):
+    for name in ("model", "mine"):
+        (place / name).mkdir()
+    (place / "mine" / "letter.txt").write_text("dear")
+    words = ("quantize", "--input-model", "model", "--output-model", "mine", "--data", "texts")
+    assert "holds files" in refused(2, *words)
+
+
 def test_a_model_that_is_not_there_cannot_be_quantized(refused):
     words = ("quantize", "--input-model", "nothing", "--output-model", "small")
     assert "no model at `nothing`" in refused(4, *words)

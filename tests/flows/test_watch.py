@@ -71,8 +71,8 @@ def test_the_picture_of_a_training_shows_step_loss_speed_and_ranks():
             "loss 2.0000      gradient norm 1.500   2.0 k tokens/s",
             "loss █▆▃▁",
             "  rank    step    step time    data wait    update/weight         seen",
-            "     0       4        0.5 s        0.0 s          2.0e-03    6.0 s ago",
-            "     1       4        0.5 s        0.0 s                -    6.0 s ago",
+            "     0       4       500 ms        10 ms          2.0e-03    6.0 s ago",
+            "     1       4       500 ms        10 ms                -    6.0 s ago",
         ]
     )
 
@@ -90,7 +90,7 @@ def test_the_picture_of_a_training_without_a_step_has_no_numbers():
 
 def test_many_ranks_are_cut_off_with_their_number():
     lines = drawn(training_picture(progress(ranks=40)))
-    assert lines[-1] == "and 24 ranks more"
+    assert lines[-1] == "and 24 more ranks"
     assert len(lines) == 2 + 1 + 1 + 16 + 1
 
 

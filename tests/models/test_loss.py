@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from cnai.models.loss import token_loss, token_losses
+from cnai.models.loss import token_loss, token_losses, training_loss
 
 
 def test_equal_logits_cost_the_logarithm_of_the_vocabulary():
@@ -37,3 +37,22 @@ def test_half_precision_logits_are_summed_in_float32():
     loss = token_loss(torch.zeros(1, 1, 5000, dtype=torch.bfloat16), torch.tensor([[1]]))
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(math.log(5000), rel=1e-6)
+
+
+def test_without_a_weight_the_training_loss_is_the_cross_entropy():
+    logits, targets = torch.randn(2, 3, 5), torch.tensor([[0, 1, 2], [3, 4, 0]])
+    minimised, reported = training_loss(logits, targets, 0.0)
+    assert minimised is reported
+    assert torch.equal(reported, token_loss(logits, targets))
+
+
+def test_z_loss_adds_the_squared_logarithm_of_the_partition():
+    logits = torch.full((1, 2, 4), 3.0)
+    minimised, reported = training_loss(logits, torch.tensor([[0, 1]]), 0.1)
+    assert reported.item() == pytest.approx(math.log(4))
+    assert (minimised - reported).item() == pytest.approx(0.1 * (3 + math.log(4)) ** 2)
+
+
+def test_z_loss_is_taken_in_float32():
+    logits, targets = torch.randn(1, 2, 5).bfloat16(), torch.tensor([[0, 1]])
+    assert [one.dtype for one in training_loss(logits, targets, 0.1)] == [torch.float32] * 2

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cnai.core.events import Finding, RankFailed, RankReady
 from cnai.core.records import decode, encode
 from cnai.monitor import RunProgress, RunState, fold
-from monitor_case import ended, lost, saved, started, step
+from monitor_case import ended, evaluated, lost, saved, started, step
 
 
 def after(*events, now=200.0):
@@ -172,3 +172,17 @@ def test_any_order_of_steps_gives_a_rising_curve_and_never_falls_below_what_was_
     assert steps == sorted(set(steps))
     assert progress.steps_executed >= len(steps)
     assert progress.step_histogram.count == progress.steps_executed
+
+
+def test_the_last_evaluation_is_shown_with_its_step():
+    progress = after(started(), step(1), evaluated(1), step(2), evaluated(2, 4.25), step(3))
+    assert (progress.validation_loss, progress.validation_step) == (4.25, 2)
+
+
+def test_an_evaluation_beyond_the_step_of_a_resume_is_forgotten():
+    progress = after(started(), step(1), step(2), evaluated(2), lost(), started(1, resumed=1))
+    assert progress.validation_loss is None
+
+
+def test_the_noise_scale_stays_from_the_last_step_that_had_one():
+    assert after(started(), step(1, noise_scale=12.0), step(2)).noise_scale == 12.0

@@ -61,3 +61,11 @@ def test_free_layers_still_fill_every_stage():
 def test_more_stages_than_layers_are_refused(stages):
     with pytest.raises(ValueError, match="3 layers cannot be cut"):
         balance([1.0, 1.0, 1.0], stages)
+
+
+def test_very_many_layers_are_cut_within_the_same_bound_and_in_no_time():
+    costs = [1.0 + (layer % 7) for layer in range(3000)]
+    cuts = balance(costs, 8)
+    assert [end for _, end in cuts[:-1]] == [first for first, _ in cuts[1:]]
+    assert (cuts[0][0], cuts[-1][1]) == (0, 3000)
+    assert max(sum(costs[first:end]) for first, end in cuts) <= sum(costs) / 8 + 7

@@ -72,5 +72,33 @@ def test_parameters_fetched_over_a_slow_link_cost_time():
     assert shard.data_seconds > plain.data_seconds
 
 
+@pytest.mark.parametrize(
+    ("schedule", "idle"),
+    [("Interleaved1F1B", 3 / 2), ("InterleavedZeroBubble", 1 / 2), ("ZBVZeroBubble", 1 / 2)],
+)
+def test_a_schedule_idles_as_long_as_it_says(schedule, idle):
+    found = estimate(small(data=1, model=1, pipeline=4, microbatches=8, schedule=schedule), fleet())
+    assert found.bubble_fraction == pytest.approx(idle / (8 + idle))
+
+
+def test_recomputing_costs_a_third_more_work_and_selectively_half_of_it():
+    none, half, full = (
+        estimate(
+            large(data=16, model=8, pipeline=1, recompute=mode, microbatches=64),
+            fleet(16, kind="B200"),
+        )
+        for mode in ("none", "selective", "full")
+    )
+    assert full.compute_seconds / none.compute_seconds == pytest.approx(4 / 3, rel=0.03)
+    assert half.compute_seconds / none.compute_seconds == pytest.approx(7 / 6, rel=0.03)
+
+
+def test_hybrid_sharding_sends_its_gradients_between_groups():
+    sizes = {"data": 8, "model": 1, "pipeline": 1}
+    hybrid = estimate(small(**sizes, sharding="hybrid", shard_group=4), fleet(2, devices=4))
+    inside = estimate(small(data=4, model=1, pipeline=1, sharding="full"), fleet(2, devices=4))
+    assert hybrid.data_seconds > inside.data_seconds
+
+
 def test_every_alternative_has_an_estimate():
     assert all(one.estimate.step_seconds > 0 for one in alternatives(large(), fleet(16)))

@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from cnai.core.adapters import Adapters
 from cnai.core.layout import Layout, Sharding
+from cnai.plan.activations import activation_bytes
 from cnai.plan.balance import balance
 from cnai.plan.devices import DEVICES
 from cnai.plan.memory import (
-    activation_bytes,
-    in_flight,
     rank_parameters,
     stage_memory,
     stage_parameters,
 )
+from cnai.plan.pipeline import in_flight
 from cnai.plan.request import Trial
 from plan_cases import LARGE, SMALL, small
 
@@ -102,6 +102,62 @@ def test_full_sharding_divides_the_optimizer_by_the_copies():
     assert shard.optimizer_bytes == pytest.approx(plain.optimizer_bytes / 4, abs=8)
 
 
+def test_hybrid_sharding_divides_by_its_group():
+    pairs = trial(Layout(data=8), sharding=Sharding.HYBRID, shard_group=2)
+    four = trial(Layout(data=4), sharding=Sharding.FULL)
+    assert stage_memory(small(), pairs, 0, H100).optimizer_bytes == pytest.approx(
+        2 * stage_memory(small(), four, 0, H100).optimizer_bytes, abs=8
+    )
+
+
+def v_trial(**changes):
+    cuts = balance([1.0] * SMALL.layers, 8)
+    return trial(Layout(pipeline=4), cuts=cuts, schedule="ZBVZeroBubble", microbatches=8, **changes)
+
+
+def test_in_a_v_a_tied_head_is_not_copied():
+    tied = replace(SMALL, tied_head=True)
+    held = [stage_parameters(tied, v_trial(), stage) for stage in range(8)]
+    assert sum(held) == tied.parameters
+
+
+def test_an_embedding_that_two_stages_of_a_rank_share_is_not_sharded():
+    request = small(shape=replace(SMALL, tied_head=True))
+    layout = Layout(pipeline=4, data=2)
+    shared = replace(v_trial(sharding=Sharding.FULL), layout=layout)
+    alone = replace(shared, schedule="Interleaved1F1B")
+    table = SMALL.embedding_parameters
+    with_it = stage_memory(request, shared, 0, H100).optimizer_bytes
+    assert with_it - stage_memory(request, alone, 0, H100).optimizer_bytes == 8 * table // 2
+
+
+def test_a_split_backward_pass_keeps_gathered_weights():
+    layout = Layout(pipeline=4, data=2)
+    v = replace(v_trial(sharding=Sharding.FULL), layout=layout, cuts=((0, 4), *((4, 5),) * 7))
+    loop = replace(v, schedule="Interleaved1F1B")
+    more = stage_memory(small(), v, 0, H100).weight_bytes
+    assert more - stage_memory(small(), loop, 0, H100).weight_bytes == 4 * (
+        2 * SMALL.layer_parameters
+    )
+
+
+def test_recomputing_trades_activations_for_one_layer_at_work():
+    kept, half, none = (
+        activation_bytes(small(recompute=mode), trial(), 0, H100)
+        for mode in ("none", "selective", "full")
+    )
+    assert kept > half > none
+
+
+def test_sharing_out_the_sequence_saves_activations_in_split_layers_alone():
+    def total(split_layer, sequence):
+        layout = Layout(model=4, split_layer=split_layer, split_sequence=sequence)
+        return activation_bytes(small(), trial(layout), 0, H100)
+
+    assert total(0, True) < total(0, False)
+    assert total(8, True) == total(8, False)
+
+
 def test_full_sharding_counts_the_layers_that_stand_whole():
     request = small(shape=LARGE)
     layout = Layout(data=1024)
@@ -157,3 +213,9 @@ def test_of_each_pair_of_adapters_one_is_split():
     split = stage_memory(small(adapters=adapters), trial(Layout(model=4)), 0, H100)
     inputs, outputs = SMALL.width + SMALL.ffn_width // 4, SMALL.query_width // 4 + SMALL.width
     assert split.gradient_bytes == 4 * SMALL.layers * 4 * (inputs + outputs)
+
+
+def test_muon_keeps_one_average_for_the_layers_and_two_for_the_rest():
+    found = stage_memory(small(optimizer="muon"), trial(), 0, H100).optimizer_bytes
+    edges = 2 * SMALL.embedding_parameters + SMALL.width
+    assert found == 4 * (SMALL.parameters - edges) + 8 * edges

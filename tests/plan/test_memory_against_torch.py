@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from cnai.core.layout import Layout, Sharding
+from cnai.plan.activations import layer_activation_bytes
 from cnai.plan.devices import DEVICES
-from cnai.plan.memory import layer_activation_bytes, stage_parameters
+from cnai.plan.memory import stage_parameters
 from cnai.plan.request import Trial
 from plan_cases import SMALL
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cnai.core.errors import CnaiError, PlanError, SpecError
 from cnai.core.layout import ParallelPlan, Sharding
 from cnai.core.records import decode, encode
+from cnai.core.schedules import SCHEDULES
 from cnai.plan import alternatives, make_plan
 from plan_cases import GIB, LARGE, SMALL, fleet, large, small
 
@@ -161,7 +162,7 @@ def test_estimates_and_reasons_do_not_change_the_digest():
     st.sampled_from([1, 2, 3, 4, 6, 8]),
     st.sampled_from([1, 2, 4, 6, 16, 24]),
     st.integers(0, 8),
-    st.sampled_from(["1F1B", "GPipe"]),
+    st.sampled_from(sorted(SCHEDULES)),
 )
 def test_every_plan_keeps_the_batch_and_places_every_layer_once(
     ranks, batch, split_layer, schedule
@@ -178,6 +179,44 @@ def test_every_plan_keeps_the_batch_and_places_every_layer_once(
         assert plan.microbatches >= plan.layout.pipeline
         layers = [i for stage in plan.stages for i in range(stage.first_layer, stage.end_layer)]
         assert layers == list(range(SMALL.layers))
+        assert len({len(plan.stages_of(rank)) for rank in range(plan.layout.pipeline)}) == 1
+
+
+def test_a_v_idles_less_than_1f1b():
+    sizes = {"data": 1, "model": 1, "pipeline": 4, "microbatches": 16}
+    plain = make_plan(small(**sizes), fleet())
+    v = make_plan(small(**sizes, schedule="ZBVZeroBubble"), fleet())
+    assert v.estimate.bubble_fraction < plain.estimate.bubble_fraction / 4
+    assert len(v.stages) == 8
+    assert sum(v.peak.stages) == 7
+
+
+def test_computing_activations_twice_is_offered_before_other_machines():
+    with pytest.raises(PlanError) as caught:
+        make_plan(large(data=8, model=8, pipeline=1, ranks=64), fleet(8))
+    assert caught.value.hint.startswith("with `train.recompute: selective`, ")
+    offered = large(data=8, model=8, pipeline=1, ranks=64, recompute="selective")
+    assert make_plan(offered, fleet(8)).sharding is Sharding.FULL
+
+
+def test_groups_of_hybrid_sharding_stay_in_a_node():
+    plan = make_plan(small(data=16, model=2, pipeline=1, sharding="hybrid"), fleet(4))
+    assert plan.shards == 4
+    assert any("4 groups of 4 copies" in reason for reason in plan.reasons)
+
+
+def test_every_axis_and_switch_reaches_the_plan():
+    request = small(
+        data=4,
+        model=2,
+        pipeline=2,
+        sharding="hybrid",
+        shard_group=2,
+        split_sequence=True,
+        schedule="Interleaved1F1B",
+    )
+    plan = make_plan(request, fleet(2))
+    assert (plan.shards, plan.virtual, plan.layout.split_sequence) == (2, 2, True)
 
 
 def test_planning_does_not_load_torch():

@@ -108,6 +108,10 @@ def test_a_failure_of_the_engine_is_a_500_and_the_next_request_is_answered(clien
     assert counts(client)["failed"] == 1
 
 
+def test_an_unknown_path_tells_those_that_there_are(client):
+    assert "/v1/completions" in error_of(client.get("/"))["message"]
+
+
 def test_an_unknown_model_is_a_404_with_a_suggestion(client):
     answer = client.post("/v1/completions", json=BODY | {"model": "tny"})
     assert (answer.status_code, error_of(answer)["code"]) == (404, "model_not_found")

@@ -7,12 +7,13 @@ import pytest
 
 from cnai.cluster.local import LocalGang
 from cnai.core.errors import DataError
+from cnai.core.events import CheckpointSaved
 from cnai.core.layout import Layout
-from cnai.core.runfolder import RunFolder
+from cnai.core.runfolder import RunFolder, read_events
 from cnai.models import initial_weights, parameter_sizes
 from cnai.train.checkpoint import load_weights
 from cnai.train.manifest import newest_whole, verify_checkpoint
-from training_case import SHAPE, Case, ends_of, logs_of, plan_of
+from training_case import SHAPE, Case, ends_of, logs_of, losses, plan_of
 
 pytestmark = [pytest.mark.dist, pytest.mark.slow]
 
@@ -104,3 +105,28 @@ def test_a_full_disk_fails_the_save_and_keeps_the_checkpoint_before(
     assert "no space left" in logs_of(run)
     assert names_in(run.checkpoints) == ["step-2"]
     verify_checkpoint(run.checkpoint(2))
+
+
+def test_a_full_disk_in_the_background_ends_the_run_within_a_few_steps(
+    gang: LocalGang, small_disk: Path
+) -> None:
+    case = Case(small_disk / "run", plan_of(Layout(pipeline=2)), steps=2)
+    run = case.run(gang)
+    free = os.statvfs(small_disk)
+    (small_disk / "ballast").write_bytes(bytes(free.f_bavail * free.f_bsize - 100_000))
+    case.steps, case.resume_step, case.attempt = 10_000, 2, 1
+    case.start(gang)
+    codes = ends_of(gang)
+    assert set(codes.values()) != {0}
+    assert "no space left" in logs_of(run)
+    assert run.checkpoint_steps() == [2]
+    assert max(losses(run)) < 500
+    verify_checkpoint(run.checkpoint(2))
+
+
+def test_an_event_says_how_long_training_waited(gang: LocalGang, tmp_path: Path) -> None:
+    case = Case(tmp_path, plan_of(Layout(data=2)), steps=4, slow_save=0.2)
+    saved = [e for e in read_events(case.run(gang)) if isinstance(e, CheckpointSaved)]
+    assert [e.step for e in saved] == [2, 4]
+    assert saved[0].blocked_seconds < 0.2 <= saved[0].seconds
+    assert saved[1].blocked_seconds == saved[1].seconds  # the last is waited for

@@ -21,6 +21,10 @@ LAYOUTS = {
     "pp2": plan_of(Layout(pipeline=2)),
     "pp2 uneven": plan_of(Layout(pipeline=2), cuts=(0, 3)),
     "pp4 GPipe": plan_of(Layout(pipeline=4), schedule="GPipe"),
+    "dp4 sharded in pairs": plan_of(Layout(data=4), sharding=Sharding.HYBRID, shard_group=2),
+    "dp4 tp2 sharded in pairs": plan_of(
+        Layout(data=4, model=2), sharding=Sharding.HYBRID, shard_group=2
+    ),
     "dp2 tp2 pp2": plan_of(Layout(data=2, model=2, pipeline=2)),
     "dp2 tp2 pp2 from layer 1": plan_of(Layout(data=2, model=2, pipeline=2, split_layer=1)),
     "dp2 tp2 pp2 sharded": plan_of(Layout(data=2, model=2, pipeline=2), sharding=Sharding.FULL),

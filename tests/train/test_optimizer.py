@@ -18,10 +18,23 @@ def test_the_rate_rises_linearly_through_the_warm_up() -> None:
     assert [learning_rate(settings, step, 100) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
 
 
-@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+@pytest.mark.parametrize("schedule", ["cosine", "linear", "wsd"])
 def test_the_rate_ends_at_its_final_share(schedule: str) -> None:
     settings = Train(learning_rate=1.0, warmup_steps=4, schedule=schedule, final_rate=0.1)
     assert learning_rate(settings, 99, 100) == pytest.approx(0.1)
+
+
+def test_wsd_stays_until_its_last_part_and_then_falls() -> None:
+    settings = Train(learning_rate=1.0, warmup_steps=2, schedule="wsd", decay=0.2, final_rate=0.0)
+    rates = [learning_rate(settings, step, 20) for step in range(20)]
+    assert rates[2:16] == [1.0] * 14
+    assert rates[16:] == pytest.approx([0.5, 1 - 0.5**0.5, 1 - 0.75**0.5, 0.0])
+
+
+def test_wsd_that_decays_all_the_way_falls_from_the_start() -> None:
+    settings = Train(learning_rate=1.0, warmup_steps=0, schedule="wsd", decay=1.0)
+    rates = [learning_rate(settings, step, 10) for step in range(10)]
+    assert rates == sorted(rates, reverse=True)
 
 
 def test_a_constant_rate_stays() -> None:
@@ -29,7 +42,11 @@ def test_a_constant_rate_stays() -> None:
     assert {learning_rate(settings, step, 9) for step in range(9)} == {0.5}
 
 
-@given(st.integers(0, 300), st.integers(1, 300), st.sampled_from(["cosine", "linear", "constant"]))
+@given(
+    st.integers(0, 300),
+    st.integers(1, 300),
+    st.sampled_from(["cosine", "linear", "constant", "wsd"]),
+)
 def test_the_rate_never_leaves_its_range(warmup: int, steps: int, schedule: str) -> None:
     settings = Train(learning_rate=1.0, warmup_steps=warmup, schedule=schedule)
     assert all(0 < learning_rate(settings, step, steps) <= 1 for step in range(steps))

@@ -8,6 +8,7 @@ Without it stdout is empty when a command fails.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ import click
 from cnai.core.errors import CnaiError, RunError, SpecError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
 
 class ReaderLeft(Exception):  # noqa: N818 - the reader left; nothing failed
@@ -72,25 +73,16 @@ class Output:
         """Print rows under column names; says nothing with `--json`."""
         if self.as_json:
             return
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
+        from cnai.cli.table import table_picture
 
-        table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
-        self.draw(table)
+        console = _console()
+        self.draw(table_picture(columns, rows, width=console.width, ruled=console.is_terminal))
 
     def draw(self, picture: RenderableType) -> None:
         """Print anything that rich can draw; says nothing with `--json`."""
         if self.as_json:
             return
-        from rich.console import Console
-
-        wide = None if sys.stdout.isatty() else 10_000
-        console = Console(file=sys.stdout, width=wide, highlight=False)
+        console = _console()
         with console.capture() as capture:
             console.print(picture)
         lines = (line.rstrip() for line in capture.get().splitlines())
@@ -115,10 +107,16 @@ class Output:
         if not self.quiet:
             self._stderr(f"{_label('hint:', 'cyan')} {text}")
 
-    def next(self, command: str) -> None:
-        """Tell the command that comes next, with the real values."""
+    def next(self, command: str, *arguments: object) -> None:
+        """Tell the command that comes next, with the real values.
+
+        Args:
+            command: Printed as it is.
+            arguments: Added, each quoted where a shell would take it apart.
+        """
         if not self.quiet:
-            self._stderr(f"{_label('next:', 'green')} {command}")
+            words = [command, *(shlex.quote(str(one)) for one in arguments)]
+            self._stderr(f"{_label('next:', 'green')} {' '.join(words)}")
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before something that costs; returns when the answer is yes.
@@ -170,6 +168,14 @@ class Output:
             click.echo(text, err=True)
         except BrokenPipeError as error:
             raise ReaderLeft from error
+
+
+def _console() -> Console:
+    """Return what draws on stdout; a file has no width, so its lines are never broken."""
+    from rich.console import Console
+
+    wide = None if sys.stdout.isatty() else 10_000
+    return Console(file=sys.stdout, width=wide, highlight=False)
 
 
 def _error_lines(error: CnaiError) -> str:

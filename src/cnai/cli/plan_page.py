@@ -31,7 +31,7 @@ def show_plan(out: Output, plan: ParallelPlan) -> None:
          "overhead", "total a rank"],
         [
             [
-                str(stage.index),
+                str(stage.index) + (f" (rank {plan.owner_of(stage.index)})" * (plan.virtual > 1)),
                 f"{stage.first_layer}-{stage.end_layer - 1}",
                 format_count(stage.parameters),
                 *(

@@ -85,7 +85,7 @@ class Lines(Warnings):
 
     def training(self, progress: RunProgress) -> None:
         """Show how training stands, if it is time for a line or it has reached its end."""
-        if self._is_time():
+        if self._is_time() or progress.state.is_final:
             self._out.note(training_line(progress))
 
     def _is_time(self) -> bool:
@@ -156,8 +156,10 @@ def training_line(progress: RunProgress) -> str:
     else:
         left = f"{format_seconds(progress.eta_seconds)} left"
     speed = format_count(progress.tokens_per_second or 0)
+    unseen = progress.validation_loss
+    validation = "" if unseen is None else f"validation {unseen:.3f}  "
     return (
-        f"train: step {progress.step}/{progress.steps}  loss {progress.loss:.3f}  "
+        f"train: step {progress.step}/{progress.steps}  loss {progress.loss:.3f}  {validation}"
         f"{speed} tokens/s  ranks {len(progress.ranks)}  {left}"
     )
 
@@ -187,6 +189,8 @@ def training_picture(progress: RunProgress) -> RenderableType:
         f"gradient norm {norm}",
         f"{format_count(progress.tokens_per_second or 0)} tokens/s",
     )
+    if progress.validation_loss is not None or progress.noise_scale is not None:
+        head.add_row(*_unseen_and_noise(progress))
     ranks = Table(box=None, padding=(0, 2), header_style="dim")
     for column in ("rank", "step", "step time", "data wait", "update/weight", "seen"):
         ranks.add_column(column, justify="right")
@@ -207,8 +211,18 @@ def training_picture(progress: RunProgress) -> RenderableType:
         ranks,
     ]
     if more > 0:
-        parts.append(Text(f"and {more} ranks more", style="dim"))
+        parts.append(Text(f"and {more} more ranks", style="dim"))
     return Group(*parts)
+
+
+def _unseen_and_noise(progress: RunProgress) -> tuple[str, str]:
+    """Say what the last evaluation found, and which batch the gradient's noise is worth."""
+    validation = noise = ""
+    if progress.validation_loss is not None:
+        validation = f"validation {progress.validation_loss:.4f} at step {progress.validation_step}"
+    if progress.noise_scale is not None:
+        noise = f"noise scale {progress.noise_scale:.0f} sequences"
+    return validation, noise
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:

@@ -47,6 +47,11 @@ class LocalGang:
         preload: Modules that it imports before it forks.
 
     Use as a context manager; leaving it kills whatever is left.
+
+    Attributes:
+        pids: Processes of the ranks of the attempt.
+        noticed: Whether the server was asked to end (SIGTERM, a preemption notice) and has passed
+            that on to the ranks of the attempt.
     """
 
     def __init__(self, *, server: str, preload: Sequence[str]) -> None:
@@ -56,6 +61,7 @@ class LocalGang:
         self._backlog: list[dict[str, Any]] = []
         self._living: set[int] = set()
         self.pids: tuple[int, ...] = ()
+        self.noticed = False
 
     @property
     def living(self) -> frozenset[int]:
@@ -68,6 +74,7 @@ class LocalGang:
         Raises:
             ClusterError: The server does not come up; its own words are in `logs/server.log`.
         """
+        self.noticed = False
         if self._process is None:
             self._start_server(order)
         self._send({
@@ -91,6 +98,7 @@ class LocalGang:
         """
         answers, self._backlog = self._backlog, []
         answers += self._answers(0 if answers else timeout_seconds)
+        self.noticed |= any("notice" in answer for answer in answers)
         ended = [RankEnded(**answer["ended"]) for answer in answers if "ended" in answer]
         if not ended and self._process is not None and self._process.poll() is not None:
             ended = [RankEnded(rank=rank, code=-signal.SIGKILL) for rank in sorted(self._living)]

@@ -9,16 +9,19 @@ a number that was not measured on the files as they lie on the disk, and never t
 from cnai.compress.export import export
 from cnai.compress.gate import measure, require
 from cnai.compress.inspect import ModelInfo, TensorGroup, inspect
-from cnai.compress.manifest import read_artifact
+from cnai.compress.manifest import check_whole, read_artifact
 from cnai.compress.matrix import QuantizedMatrix, Quantizer
 from cnai.compress.quantize import quantize
 from cnai.compress.source import open_source
+from cnai.compress.target import check_target
 
 __all__ = [
     "ModelInfo",
     "QuantizedMatrix",
     "Quantizer",
     "TensorGroup",
+    "check_target",
+    "check_whole",
     "export",
     "inspect",
     "measure",

@@ -48,6 +48,16 @@ def write_manifest(
     return artifact
 
 
+def check_whole(folder: Path) -> None:
+    """Check a model folder of ours against its checksums; one of others has none.
+
+    Raises:
+        DataError: A file is missing or not as it was written.
+    """
+    if (folder / MANIFEST_FILE).is_file():
+        read_artifact(folder)
+
+
 def read_artifact(folder: Path) -> Artifact:
     """Read an artifact and check each of its files against its checksum.
 

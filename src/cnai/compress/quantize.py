@@ -40,7 +40,7 @@ def quantize(
     quantizer: Quantizer | None = None,
     progress: Progress = lambda _stage, _done, _total: None,
 ) -> Artifact:
-    """Compress a Hugging Face Llama folder and prove what it cost.
+    """Compress a Hugging Face folder and prove what it cost.
 
     Args:
         source: Folder of the float model.

@@ -17,8 +17,8 @@ _KNOWN = {
     ".safetensors": "weights without their config",
 }
 _READ_TODAY = (
-    "read today: the folder of a Llama model in Hugging Face layout (config.json, *.safetensors); "
-    "planned: .pb, .onnx, .gguf"
+    "read today: the folder of a Llama, Mistral, Qwen2 or Qwen3 model in Hugging Face layout "
+    "(config.json, *.safetensors); planned: .pb, .onnx, .gguf"
 )
 
 

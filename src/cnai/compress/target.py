@@ -30,14 +30,16 @@ def check_target(target: Path, *, needed_bytes: int, source: Path | None = None)
     """
     if source is not None and _overlap(source.resolve(), target.resolve()):
         raise SpecError(
-            f"the new model would overwrite its source `{source}`", where="target", hint=_ELSEWHERE
+            f"the new model would overwrite its source `{source}`",
+            where=str(target),
+            hint=_ELSEWHERE,
         )
     if target.exists() and not target.is_dir():
-        raise SpecError(f"`{target}` is a file", where="target", hint=_ELSEWHERE)
+        raise SpecError(f"`{target}` is a file", where=str(target), hint=_ELSEWHERE)
     if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST_FILE).exists():
         raise SpecError(
             f"`{target}` holds files that are no artifact; it is not replaced",
-            where="target",
+            where=str(target),
             hint=_ELSEWHERE,
         )
     place = _existing(target.parent)

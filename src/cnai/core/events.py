@@ -64,6 +64,8 @@ class StepDone(Event):
         update_ratio: Norm of the update over norm of the weights of this rank's part; None on
             steps where it was not measured.
         tokens: Tokens of the global batch.
+        noise_scale: Gradient noise scale in sequences, a running average over this attempt's
+            steps; None where there is one data rank, under full sharding, or before it shows.
         step_seconds: Wall time of the step, with `data_wait_seconds` of it spent waiting for data.
     """
 
@@ -77,16 +79,42 @@ class StepDone(Event):
     tokens: int
     step_seconds: float
     data_wait_seconds: float
+    noise_scale: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationDone(Event):
+    """The model was measured on validation sequences while it was trained.
+
+    Attributes:
+        step: Steps done by then.
+        loss: Mean cross-entropy in nats a token; exp of it is the perplexity.
+        sequences: Validation sequences measured.
+        seconds: Time that it took.
+    """
+
+    attempt: int
+    step: int
+    loss: float
+    sequences: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSaved(Event):
-    """A checkpoint is complete on the store."""
+    """A checkpoint is complete on the store.
+
+    Attributes:
+        seconds: From the end of the step to the moment in which the checkpoint got its name.
+        blocked_seconds: The part of it in which rank 0 could not train: the copy of the state, and
+            the wait for an earlier checkpoint that was still being written.
+    """
 
     step: int
     path: str
     size_bytes: int
     seconds: float
+    blocked_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +152,25 @@ class RankLost(Event):
     exit_code: int
     step: int | None
     log_tail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutChanged(Event):
+    """The next attempt lies over its ranks in another way than the one before.
+
+    Attributes:
+        before: Layout until now, `dp4 x tp1 x pp1`.
+        after: Layout from now on.
+        plan_digest: The new plan.
+        step: Step of the checkpoint from which it goes on.
+        reason: Who or what asked for it, in words.
+    """
+
+    before: str
+    after: str
+    plan_digest: str
+    step: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +217,8 @@ class RunEnded(Event):
 KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        AttemptStarted, RankReady, StepDone, CheckpointSaved, CheckpointRejected, RankFailed,
-        RankLost, Finding, RunEnded,
+        AttemptStarted, RankReady, StepDone, EvaluationDone, CheckpointSaved, CheckpointRejected,
+        RankFailed, RankLost, LayoutChanged, Finding, RunEnded,
     )
 }  # fmt: skip
 

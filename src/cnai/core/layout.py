@@ -9,13 +9,19 @@ from enum import StrEnum
 
 from cnai.core.estimate import StepEstimate
 from cnai.core.records import encode
+from cnai.core.schedules import schedule_named
 
 
 class Sharding(StrEnum):
     """What the ranks of a data-parallel group keep of the parameters they share."""
 
     NONE = "none"
+    HYBRID = "hybrid"
     FULL = "full"
+
+    def ranks(self, data: int, group: int) -> int:
+        """Return over how many of the `data` ranks a parameter is shared out."""
+        return {Sharding.NONE: 1, Sharding.HYBRID: group, Sharding.FULL: data}[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +44,19 @@ class Layout:
     Attributes:
         data: Copies of the model that each take a share of every batch.
         model: Ranks over which one layer's weights are split (tensor parallelism).
-        pipeline: Stages into which the layers are cut.
+        pipeline: Ranks over which the layers are laid; each owns one stage, or several.
         split_layer: Index of the first transformer layer whose weights are split over the model
             axis; earlier layers are replicated inside it. The embedding goes with layer 0 and an
             untied head with the last layer.
+        split_sequence: Whether the model axis also shares out the positions of the residual stream
+            between split layers (sequence parallelism).
     """
 
     data: int = 1
     model: int = 1
     pipeline: int = 1
     split_layer: int = 0
+    split_sequence: bool = False
 
     @property
     def ranks(self) -> int:
@@ -93,6 +102,16 @@ class Memory:
             + self.overhead_bytes
         )
 
+    def beside(self, other: Memory) -> Memory:
+        """Return what a rank needs for two stages; the overhead is there once."""
+        return Memory(
+            weight_bytes=self.weight_bytes + other.weight_bytes,
+            gradient_bytes=self.gradient_bytes + other.gradient_bytes,
+            optimizer_bytes=self.optimizer_bytes + other.optimizer_bytes,
+            activation_bytes=self.activation_bytes + other.activation_bytes,
+            overhead_bytes=max(self.overhead_bytes, other.overhead_bytes),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
@@ -101,7 +120,7 @@ class Stage:
     Attributes:
         parameters: Parameters of the stage before any split; stage 0 holds the embedding and the
             last stage the final norm and head (its own copy of a tied one).
-        memory: Estimate for one rank of this stage.
+        memory: Estimate of what this stage takes on one of its ranks.
     """
 
     index: int
@@ -112,14 +131,31 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """The fullest ranks of a plan.
+
+    Attributes:
+        pipeline: Their place in the pipeline.
+        stages: The stages that they own.
+        memory: What one of them needs.
+    """
+
+    pipeline: int
+    stages: tuple[int, ...]
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelPlan:
     """A layout with everything that the runtime needs to build it.
 
     Attributes:
+        stages: In the order of the layers, `virtual` for each rank of the pipeline.
         microbatches: Pieces into which a rank's share of the batch is cut.
         microbatch_rows: Sequences in one piece.
         schedule: Name of the pipeline schedule, as torch.distributed.pipelining knows it.
-        sharding: Whether parameters are sharded over the data axis.
+        sharding: Whether parameters are sharded over the data axis, or in groups of it.
+        shard_group: Ranks of such a group, neighbours; used by hybrid sharding alone.
         reasons: Why this layout, a sentence each.
         estimate: Expected time of a step; None when the size of the model is unknown.
     """
@@ -130,6 +166,7 @@ class ParallelPlan:
     microbatch_rows: int
     schedule: str
     sharding: Sharding
+    shard_group: int = 1
     reasons: tuple[str, ...] = ()
     estimate: StepEstimate | None = None
 
@@ -139,9 +176,42 @@ class ParallelPlan:
         return self.layout.data * self.microbatches * self.microbatch_rows
 
     @property
-    def peak(self) -> Stage:
-        """The stage whose ranks need most memory."""
-        return max(self.stages, key=lambda stage: stage.memory.total_bytes)
+    def shards(self) -> int:
+        """Ranks over which a parameter is shared out, 1 = none."""
+        return self.sharding.ranks(self.layout.data, self.shard_group)
+
+    @property
+    def virtual(self) -> int:
+        """Stages that a rank owns."""
+        return len(self.stages) // self.layout.pipeline
+
+    def owner_of(self, stage: int) -> int:
+        """Return the place in the pipeline of the ranks that own a stage."""
+        return schedule_named(self.schedule).owner(stage, self.layout.pipeline)
+
+    def stages_of(self, pipeline: int) -> tuple[Stage, ...]:
+        """Return the stages of the ranks at a place in the pipeline, first to last."""
+        schedule = schedule_named(self.schedule)
+        owned = schedule.stages_of(pipeline, self.layout.pipeline, self.virtual)
+        return tuple(self.stages[stage] for stage in owned)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Places in the pipeline of the first stage and of the last; equal in a V."""
+        return self.owner_of(0), self.owner_of(len(self.stages) - 1)
+
+    @property
+    def peak(self) -> Peak:
+        """The ranks that need most memory."""
+        needs = [self._need(place) for place in range(self.layout.pipeline)]
+        return max(needs, key=lambda need: need.memory.total_bytes)
+
+    def _need(self, pipeline: int) -> Peak:
+        stages = self.stages_of(pipeline)
+        memory = stages[0].memory
+        for stage in stages[1:]:
+            memory = memory.beside(stage.memory)
+        return Peak(pipeline=pipeline, stages=tuple(stage.index for stage in stages), memory=memory)
 
     @property
     def digest(self) -> str:
@@ -149,6 +219,6 @@ class ParallelPlan:
         cuts = tuple((stage.first_layer, stage.end_layer) for stage in self.stages)
         key = (
             self.layout, cuts, self.microbatches, self.microbatch_rows, self.schedule,
-            self.sharding,
+            self.sharding, self.shards,
         )  # fmt: skip
         return hashlib.sha256(encode(key)).hexdigest()[:12]

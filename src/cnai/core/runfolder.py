@@ -2,6 +2,8 @@
 
     spec.yaml            what was asked
     plan.json            the layout that was built
+    plans/attempt-N.json the layout that each attempt was built in
+    scale.json           sizes that `ai-cli scale` asked for (absent when it was never used)
     events/rank-N.jsonl  what each rank did       events/agent.jsonl  what its supervisor did
     logs/rank-N.log      what each rank printed
     checkpoints/step-N/  complete checkpoints (a name that starts with a dot is unfinished)
@@ -18,6 +20,7 @@ import fcntl
 import heapq
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,6 +88,15 @@ class RunFolder:
     def plan_file(self) -> Path:
         """The plan that the ranks built."""
         return self.root / "plan.json"
+
+    @property
+    def scale_file(self) -> Path:
+        """The sizes that `ai-cli scale` asked for."""
+        return self.root / "scale.json"
+
+    def attempt_plan(self, attempt: int) -> Path:
+        """The plan that the ranks of an attempt built."""
+        return self.root / "plans" / f"attempt-{attempt}.json"
 
     @property
     def events(self) -> Path:
@@ -195,7 +207,8 @@ class EventWriter:
 
     A line is handed to the operating system in one write call, so a process that is killed loses
     at most the line it was writing. A torn last line, left by a killed predecessor or by a full
-    disk, is closed with a newline first, so that it cannot swallow the next line.
+    disk, is closed with a newline first, so that it cannot swallow the next line. The threads of
+    its process may share it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -205,6 +218,7 @@ class EventWriter:
             size = os.fstat(self._handle).st_size
             self._torn = bool(size) and os.pread(self._handle, 1, size - 1) != b"\n"
         self.path = path
+        self._lock = threading.Lock()
 
     def write(self, event: Event) -> None:
         """Append one event.
@@ -212,7 +226,7 @@ class EventWriter:
         Raises:
             RunError: The disk is full or the file cannot be written.
         """
-        with saving(self.path):
+        with saving(self.path), self._lock:
             line = b"\n" * self._torn + event_line(event)
             self._torn = True
             while line:

@@ -43,7 +43,9 @@ def format_count(count: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Write a duration for people, `2 h 05 min`, `3 min 20 s`, `4.2 s`."""
+    """Write a duration for people, `2 h 05 min`, `3 min 20 s`, `4.2 s`, `5 ms`."""
+    if 0 < seconds < 0.9995:
+        return f"{1000 * seconds:.{0 if seconds >= 0.001 else 1}f} ms"
     if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

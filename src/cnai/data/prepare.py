@@ -212,9 +212,10 @@ class _Preparation:
     def _too_short(self, part: str, tokens: int) -> DataError:
         row = self._options.sequence + 1
         remedy = (
-            "give more text or shorten `model.sequence`"
+            "give more text or shorten `model.sequence` (of `data import`: `--sequence`)"
             if part == "train"
-            else "raise `data.validation_fraction`, give more text or shorten `model.sequence`"
+            else "give more text, raise `data.validation_fraction` or shorten `model.sequence` "
+            "(of `data import`: `--validation-fraction`, `--sequence`)"
         )
         return DataError(
             f"the {part} part has {tokens} tokens, one row needs {row}",

@@ -176,7 +176,7 @@ def _checked(value: object, field: str, *, where: str) -> str:
     raise DataError(
         f"field `{field}` holds {_kind(value)}, not text",
         where=where,
-        hint="name the field with the text: `--set data.text_field=NAME`",
+        hint=_choose("NAME"),
     )
 
 
@@ -216,8 +216,15 @@ def _check_column(kinds: dict[str, str], field: str, *, where: str) -> None:
         raise DataError(
             f"column `{field}` holds {kinds[field]}, not text",
             where=where,
-            hint="name the column with the text: `--set data.text_field=NAME`",
+            hint=_choose("NAME"),
         )
+
+
+def _choose(field: str) -> str:
+    return (
+        f"choose the text with `--set data.text_field={field}`, or `--text-field {field}` of "
+        "`ai-cli data import`"
+    )
 
 
 def _no_field(what: str, field: str, names: Iterable[str], *, where: str) -> DataError:
@@ -229,7 +236,7 @@ def _no_field(what: str, field: str, names: Iterable[str], *, where: str) -> Dat
     return DataError(
         f"no {what} `{field}`",
         where=where,
-        hint=f"{guess}there are {listed}; choose with `--set data.text_field={best}`",
+        hint=f"{guess}there are {listed}; {_choose(best)}",
     )
 
 

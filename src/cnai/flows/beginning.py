@@ -9,12 +9,12 @@ from cnai.core.dataset import DatasetManifest
 from cnai.core.errors import DataError
 from cnai.core.layout import ParallelPlan
 from cnai.core.runfolder import RunFolder
-from cnai.core.spec import RunSpec
+from cnai.core.spec import RunSpec, is_free
 from cnai.data import load_manifest
 from cnai.flows.data import prepare_data, store_of
 from cnai.flows.listener import Listener
 from cnai.flows.shape import steps_of
-from cnai.flows.stages import Stages
+from cnai.flows.stages import Stages, written
 from cnai.flows.train import TrainResult, train_run
 from cnai.train.manifest import verify_checkpoint
 
@@ -36,16 +36,15 @@ class Beginning:
         return self._stages.run(
             "data",
             DatasetManifest,
-            [spec.data.model_dump(mode="json"), spec.model.model_dump(mode="json")],
+            [written(spec.data), written(spec.model)],
             lambda: prepare_data(spec, self._run, self._listener),
             still_good=self._is_stored,
         )
 
     def train(self, plan: ParallelPlan, manifest: DatasetManifest) -> TrainResult:
         """Train to the last step."""
-        settings = self._spec.train.model_dump(
-            mode="json", exclude={"max_restarts", "timeout_seconds"}
-        )
+        free = {name for name in type(self._spec.train).model_fields if is_free(f"train.{name}")}
+        settings = {k: v for k, v in written(self._spec.train).items() if k not in free}
         return self._stages.run(
             "train",
             TrainResult,

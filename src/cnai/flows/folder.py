@@ -44,6 +44,28 @@ def opened_run(spec: RunSpec, *, fresh: bool) -> Iterator[RunFolder]:
         yield run
 
 
+def check_place(path: Path | None, spec: RunSpec) -> None:
+    """Refuse the spec of a run folder that has been moved: it would start anew elsewhere.
+
+    Args:
+        path: The file that the spec was read from.
+
+    Raises:
+        SpecError: The file lies in a run folder, and the spec means another.
+    """
+    if path is None:
+        return
+    run = RunFolder(path.parent)
+    moved = run.events.is_dir() and run.spec_file.resolve() == path.resolve()
+    if moved and run.root.resolve() != run_path(spec).resolve():
+        raise SpecError(
+            f"this is the spec of the run in `{run.root}`, but it means `{run_path(spec)}`",
+            where=str(path),
+            hint=f"the folder was moved; go on in it with `--set output={run.root.parent} "
+            f"--set name={run.root.name}`",
+        )
+
+
 def spec_of(run: RunFolder) -> RunSpec:
     """Read the spec that a run was made for."""
     return load_spec(run.spec_file, user_config=None).spec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cnai.compress import ModelInfo, inspect
+from cnai.compress import ModelInfo, check_whole, inspect
 from cnai.flows.servable import servable
 
 
@@ -14,4 +14,6 @@ def inspect_model(model: Path) -> ModelInfo:
     Raises:
         DataError: There is no model, or it is broken.
     """
-    return inspect(servable(model))
+    folder = servable(model)
+    check_whole(folder)
+    return inspect(folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cnai.compress import open_source, quantize
+from cnai.compress import check_target, open_source, quantize
 from cnai.core.artifact import Artifact
 from cnai.core.dataset import DatasetManifest
 from cnai.core.errors import DataError
@@ -37,6 +37,7 @@ def quantize_model(
 
     Raises:
         DataError: There is no model, or of a kind that is not read.
+        SpecError: The target holds other files, or is the model itself.
         AccuracyError: It lost more than allowed; `target` is as it was.
     """
     if not source.exists():
@@ -46,7 +47,10 @@ def quantize_model(
             hint="give a run folder, or a Llama folder in Hugging Face layout",
         )
     run = RunFolder(source)
-    if run.events.is_dir():
+    is_run = run.events.is_dir()
+    # Before the text is packed, which may take long; how much space is needed is asked later.
+    check_target(target, needed_bytes=0, source=run.artifacts / "model" if is_run else source)
+    if is_run:
         folder, rows = _of_run(run, data, listener)
     else:
         open_source(source)

@@ -24,7 +24,7 @@ from cnai.flows.evaluate import Evaluation, evaluate_run
 from cnai.flows.listener import Listener
 from cnai.flows.serve import Answer, answer_once
 from cnai.flows.shape import steps_of
-from cnai.flows.stages import Stages
+from cnai.flows.stages import Stages, written
 from cnai.flows.train import TrainResult
 
 
@@ -138,7 +138,7 @@ class Chain:
         artifact = self._stages.run(
             "compress",
             Artifact,
-            self._spec.compress.model_dump(mode="json"),
+            written(self._spec.compress),
             lambda: compress_run(
                 self._spec, self._run, reader_of_run(self._spec, self._run, manifest)
             ),

@@ -6,6 +6,14 @@ from pathlib import Path
 
 from cnai.core.errors import DataError
 from cnai.core.runfolder import RunFolder
+from cnai.core.spec.sections import Serve
+from cnai.flows.folder import spec_of
+
+
+def serving_of(path: Path) -> Serve:
+    """Return how the run at a path wants to be served; the defaults for a mere model folder."""
+    run = RunFolder(path)
+    return spec_of(run).serve if run.events.is_dir() and run.spec_file.is_file() else Serve()
 
 
 def servable(path: Path) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from cnai.compress import check_whole
 from cnai.core.errors import RunError
 from cnai.monitor import render_serving
 from cnai.multimodal import CHAT_STOP, from_openai, prompt_of
@@ -38,6 +39,7 @@ def server_of(folder: Path, *, host: str, port: int, max_tokens: int) -> Server:
     Raises:
         DataError: The folder holds no model that can be served.
     """
+    check_whole(folder)
     service = TextService(load_engine(folder))
     app = create_app(
         service,

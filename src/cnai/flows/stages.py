@@ -12,6 +12,7 @@ from cnai.core.errors import DataError
 from cnai.core.files import read_bytes, write_atomically
 from cnai.core.records import convert, decode, encode, encode_pretty, to_dict
 from cnai.core.runfolder import RunFolder
+from cnai.core.spec.sections import Section
 from cnai.flows.listener import Listener
 
 T = TypeVar("T")
@@ -37,6 +38,15 @@ def recorded(run: RunFolder, name: str, kind: type[T]) -> T:
         path, hint=f"stage `{name}` is not done; do it with `ai-cli run {run.spec_file}`"
     )
     return convert(kind, decode(StageResult, content, where=str(path)).result, where=str(path))
+
+
+def written(section: Section) -> dict[str, Any]:
+    """Return the values of a section that differ from the defaults.
+
+    A key that a later version adds, with a default that changes nothing, then changes no stage.
+    """
+    plain: dict[str, Any] = section.model_dump(mode="json", exclude_defaults=True)
+    return plain
 
 
 class Stages:

@@ -18,6 +18,10 @@ class StopWish:
         """Count one more request."""
         self.times += 1
 
+    def notice(self) -> None:
+        """Take a preemption notice that reached the ranks: one wish, however often it is told."""
+        self.times = max(self.times, 1)
+
 
 @contextmanager
 def sigterm_interrupts() -> Iterator[None]:

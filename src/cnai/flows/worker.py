@@ -67,7 +67,8 @@ def _train(
     context: RankContext, order: WorkerOrder, run: RunFolder, record: Callable[..., None]
 ) -> None:
     spec = spec_of(run)
-    plan = decode(ParallelPlan, run.plan_file.read_bytes(), where=str(run.plan_file))
+    plan_file = run.attempt_plan(context.attempt)
+    plan = decode(ParallelPlan, plan_file.read_bytes(), where=str(plan_file))
     shape = shape_of(spec)
     job = TrainJob(
         plan=plan,
@@ -79,7 +80,7 @@ def _train(
         update_ratio_every=spec.monitor.update_ratio_every,
     )
     membership = joined(
-        plan.layout,
+        plan,
         context.rank,
         store=context.store,
         attempt=context.attempt,
@@ -88,8 +89,7 @@ def _train(
     )
     reader = reader_of(order.dataset, batch=spec.train.batch, seed=spec.train.seed)
     with membership as ranks:
-        module = _module(spec, shape, plan, ranks)
-        trainer = Trainer(job, ranks, module)
+        trainer = Trainer(job, ranks, _parts(spec, shape, plan, ranks))
         record(
             RankReady(
                 time_unix=time.time(),
@@ -107,22 +107,16 @@ def _train(
             ranks,
             keep=spec.checkpoint.keep,
             plan_digest=plan.digest,
+            background=spec.checkpoint.mode == "async",
             base=base_of(spec, shape) if shape is not None else None,
         )
         train(job, trainer, reader, checkpoints, record)
 
 
-def _module(
+def _parts(
     spec: RunSpec, shape: DecoderShape | None, plan: ParallelPlan, ranks: Ranks
-) -> nn.Module:
+) -> tuple[nn.Module, ...]:
     if shape is not None:
-        return build_decoder(
-            shape,
-            plan,
-            ranks,
-            first_weights(spec, shape),
-            precision=spec.train.precision,
-            adapters=spec.train.lora.adapters(),
-        )
+        return build_decoder(shape, plan, ranks, first_weights(spec, shape), spec.train)
     torch.manual_seed(spec.train.seed)
-    return user_module(spec.model.module or "").to(ranks.device)
+    return (user_module(spec.model.module or "").to(ranks.device),)

@@ -9,7 +9,7 @@ from cnai.models.decoder import Decoder, KeyValueCache
 from cnai.models.huggingface import HuggingFaceWeights, load_decoder, save_model
 from cnai.models.initialise import SlicedWeights, Weights, fill, initial_weights, parameter_sizes
 from cnai.models.lora import AdaptedWeights, adapter_sizes, add_adapters, merged
-from cnai.models.loss import token_loss, token_losses
+from cnai.models.loss import token_loss, token_losses, training_loss
 from cnai.models.perplexity import bits_per_byte, perplexity, sequence_losses
 
 __all__ = [
@@ -32,4 +32,5 @@ __all__ = [
     "sequence_losses",
     "token_loss",
     "token_losses",
+    "training_loss",
 ]

@@ -9,6 +9,7 @@ from cnai.monitor.detectors import DETECTORS, Detector, Tick, Watch
 from cnai.monitor.exporter import MetricsServer, render_serving, render_training, serve_metrics
 from cnai.monitor.fold import fold
 from cnai.monitor.follow import RunFollower, follow
+from cnai.monitor.goodput import Goodput
 from cnai.monitor.metrics import METRICS
 from cnai.monitor.progress import RankRow, RunProgress, RunState
 
@@ -16,6 +17,7 @@ __all__ = [
     "DETECTORS",
     "METRICS",
     "Detector",
+    "Goodput",
     "MetricsServer",
     "RankRow",
     "RunFollower",

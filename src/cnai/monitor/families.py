@@ -30,6 +30,11 @@ def train_families(progress: RunProgress) -> Iterator[Metric]:
         ("run", "state"),
         [((run, state.value), float(state is progress.state)) for state in RunState],
     )
+    yield gauge(
+        "cnai_train_spent_seconds",
+        ("run", "on"),
+        [((run, part), seconds) for part, seconds in progress.goodput.parts.items()],
+    )
     found = Counter(finding.detector for finding in progress.findings)
     yield gauge(
         "cnai_train_findings",
@@ -41,11 +46,14 @@ def train_families(progress: RunProgress) -> Iterator[Metric]:
 def _values(progress: RunProgress) -> Iterator[Metric]:
     gauges = {
         "cnai_train_loss": progress.loss,
+        "cnai_train_validation_loss": progress.validation_loss,
+        "cnai_train_noise_scale_sequences": progress.noise_scale,
         "cnai_train_gradient_norm": progress.grad_norm,
         "cnai_train_learning_rate": progress.learning_rate,
         "cnai_train_step": progress.step,
         "cnai_train_target_steps": progress.steps,
         "cnai_train_tokens_per_second": progress.tokens_per_second,
+        "cnai_train_goodput_ratio": progress.goodput.share,
         "cnai_checkpoint_last_step": progress.checkpoint_step,
         "cnai_checkpoint_last_success_timestamp_seconds": progress.checkpoint_unix,
     }

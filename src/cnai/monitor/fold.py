@@ -15,6 +15,7 @@ from statistics import median
 from cnai.core.events import (
     AttemptStarted,
     CheckpointSaved,
+    EvaluationDone,
     Event,
     Finding,
     RankFailed,
@@ -24,6 +25,7 @@ from cnai.core.events import (
     StepDone,
 )
 from cnai.core.serving import Histogram
+from cnai.monitor.goodput import GoodputFold
 from cnai.monitor.history import LossHistory
 from cnai.monitor.progress import STEP_BOUNDS_SECONDS, RankRow, RunProgress, RunState
 
@@ -64,10 +66,14 @@ class ProgressFold:
         self._losses = 0
         self._checkpoint: CheckpointSaved | None = None
         self._findings: deque[Finding] = deque(maxlen=_FINDINGS)
+        self._validation: EvaluationDone | None = None
+        self._noise_scale: float | None = None
         self._reason = ""
+        self._goodput = GoodputFold()
 
     def add(self, event: Event) -> None:
         """Take one event; kinds that say nothing about progress are passed over."""
+        self._goodput.add(event)
         match event:
             case StepDone():
                 self._add_step(event)
@@ -77,6 +83,8 @@ class ProgressFold:
                 self._touch(event.rank, event.time_unix)
             case CheckpointSaved():
                 self._checkpoint = event
+            case EvaluationDone():
+                self._validation = event
             case RankLost() | RankFailed():
                 self._lose(event)
             case Finding():
@@ -120,6 +128,10 @@ class ProgressFold:
             findings=tuple(self._findings),
             loss_history=self._history.points(),
             reason=self._reason,
+            validation_loss=self._validation.loss if self._validation else None,
+            validation_step=self._validation.step if self._validation else None,
+            noise_scale=self._noise_scale,
+            goodput=self._goodput.goodput(),
         )
 
     def _start(self, event: AttemptStarted) -> None:
@@ -138,6 +150,8 @@ class ProgressFold:
         self._step = min(self._step, step)
         self._window = deque((one for one in self._window if one.step <= step), maxlen=WINDOW_STEPS)
         self._history.forget_after(step)
+        if self._validation is not None and self._validation.step > step:
+            self._validation = None
 
     def _add_step(self, event: StepDone) -> None:
         if self._attempt is not None and event.attempt < self._attempt:
@@ -160,6 +174,8 @@ class ProgressFold:
         """Take a step from the first rank that reports it; loss and norm are the same on all."""
         self._step = event.step
         self._last = event
+        if event.noise_scale is not None:
+            self._noise_scale = event.noise_scale
         self._executed += 1
         self._tokens += event.tokens
         self._histogram = self._histogram.with_value(event.step_seconds)

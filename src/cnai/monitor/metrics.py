@@ -7,6 +7,8 @@ from __future__ import annotations
 
 METRICS: dict[str, str] = {
     "cnai_train_loss": "Loss of the last step in nats.",
+    "cnai_train_validation_loss": "Loss of the last measurement on validation sequences, in nats.",
+    "cnai_train_noise_scale_sequences": "Gradient noise scale: batch at which noise equals signal.",
     "cnai_train_gradient_norm": "L2 norm of the whole gradient before clipping.",
     "cnai_train_learning_rate": "Learning rate of the last step.",
     "cnai_train_update_ratio": "Norm of the last measured update over that of the weights.",
@@ -21,6 +23,8 @@ METRICS: dict[str, str] = {
     "cnai_train_attempts_total": "Times that the ranks were started.",
     "cnai_train_run_state": "1 for the state in which the run is, 0 for the others.",
     "cnai_train_findings": "Findings of the detectors among the newest 200, by detector.",
+    "cnai_train_spent_seconds": "Time of the run by what it was spent on; the parts add up.",
+    "cnai_train_goodput_ratio": "Time spent on useful steps over all time of the run.",
     "cnai_checkpoint_last_step": "Step of the last whole checkpoint.",
     "cnai_checkpoint_last_success_timestamp_seconds": "Time of the last whole checkpoint.",
     "cnai_rank_lost_total": "Ranks lost, over all attempts.",

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from cnai.core.events import Finding
 from cnai.core.serving import Histogram
+from cnai.monitor.goodput import NOTHING, Goodput
 
 STEP_BOUNDS_SECONDS = (
     0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0,
@@ -71,6 +72,9 @@ class RunProgress:
         findings: The newest 200 findings.
         loss_history: Step and loss of at most 512 steps, evenly thinned out, oldest first.
         reason: Why the run ended.
+        validation_loss: Of the last measurement on validation sequences, after `validation_step`.
+        noise_scale: Gradient noise scale in sequences, as of the last step that had one.
+        goodput: What its time was spent on, up to its last event.
     """
 
     run: str
@@ -99,3 +103,7 @@ class RunProgress:
     findings: tuple[Finding, ...]
     loss_history: tuple[tuple[int, float], ...]
     reason: str
+    validation_loss: float | None = None
+    validation_step: int | None = None
+    noise_scale: float | None = None
+    goodput: Goodput = NOTHING

@@ -6,6 +6,7 @@ It never touches a device, a process or torch.
 """
 
 from cnai.plan.devices import DEVICES, Device, device_memory_bytes, device_named
+from cnai.plan.nearest import nearest_plan
 from cnai.plan.planner import Candidate, alternatives, make_plan
 from cnai.plan.request import PlanRequest
 
@@ -18,4 +19,5 @@ __all__ = [
     "device_memory_bytes",
     "device_named",
     "make_plan",
+    "nearest_plan",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -11,6 +11,8 @@ Cuts = tuple[tuple[int, int], ...]
 
 # Costs are floats; two sums of the same layers may differ in their last bits.
 _SLACK = 1 + 1e-9
+_EVEN_LAYERS = 600
+"""Above so many layers the squares are left alone: their table grows with the square of layers."""
 
 
 def balance(costs: Sequence[float], stages: int) -> Cuts:
@@ -34,7 +36,10 @@ def balance(costs: Sequence[float], stages: int) -> Cuts:
     if not 1 <= stages <= len(costs):
         raise ValueError(f"{len(costs)} layers cannot be cut into {stages} stages")
     sums = [0.0, *accumulate(costs)]
-    return _even_cuts(sums, stages, _smallest_peak(sums, stages) * _SLACK)
+    bound = _smallest_peak(sums, stages) * _SLACK
+    if len(costs) > _EVEN_LAYERS:
+        return _first_cuts(sums, stages, bound)
+    return _even_cuts(sums, stages, bound)
 
 
 def _smallest_peak(sums: list[float], stages: int) -> float:
@@ -57,6 +62,19 @@ def _smallest_peak(sums: list[float], stages: int) -> float:
             )
         peak = now
     return peak[layers]
+
+
+def _first_cuts(sums: list[float], stages: int, bound: float) -> Cuts:
+    """Return cuts within the bound, each stage as long as it may be; no stage is empty."""
+    layers, first = len(sums) - 1, 0
+    cuts: list[tuple[int, int]] = []
+    for stage in range(stages):
+        after = stages - stage - 1
+        end = max(first + 1, bisect_right(sums, sums[first] + bound) - 1)
+        end = layers if after == 0 else min(end, layers - after)
+        cuts.append((first, end))
+        first = end
+    return tuple(cuts)
 
 
 def _even_cuts(sums: list[float], stages: int, bound: float) -> Cuts:

@@ -13,10 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cnai.core.estimate import StepEstimate
-from cnai.core.layout import Sharding
+from cnai.core.recompute import Recompute
 from cnai.core.shape import DecoderShape
+from cnai.plan.activations import FLOAT
 from cnai.plan.devices import Machines
-from cnai.plan.memory import FLOAT, rank_parameters
+from cnai.plan.memory import rank_parameters
+from cnai.plan.pipeline import idle_pieces
 from cnai.plan.request import PlanRequest, Trial
 
 REACHABLE = 0.6
@@ -49,15 +51,23 @@ def estimate_step(
     `stage_costs` are the forward FLOPs for one token of each stage on one rank.
     """
     layout = trial.layout
-    stages = range(layout.pipeline)
-    compute = [compute_seconds(request, trial, machines, stage_costs, stage) for stage in stages]
-    tensor = [tensor_seconds(request, shape, trial, machines, stage) for stage in stages]
-    slowest = max(stages, key=lambda stage: compute[stage] + tensor[stage])
-    piece = compute[slowest] + tensor[slowest] + _boundary_seconds(request, shape, trial, machines)
-    slots = trial.microbatches + layout.pipeline - 1
+    places = [trial.stages_of(place) for place in range(layout.pipeline)]
+    compute = [
+        sum(compute_seconds(request, trial, machines, stage_costs, stage) for stage in stages)
+        for stages in places
+    ]
+    tensor = [
+        sum(tensor_seconds(request, shape, trial, machines, stage) for stage in stages)
+        for stages in places
+    ]
+    slowest = max(range(layout.pipeline), key=lambda place: compute[place] + tensor[place])
+    piece = compute[slowest] + tensor[slowest]
+    piece += trial.virtual * _boundary_seconds(request, shape, trial, machines)
+    idle = idle_pieces(trial)
+    slots = trial.microbatches + idle
     data = max(
-        data_seconds(shape, trial, machines, stage, gathering=_gathering(request, piece))
-        for stage in stages
+        data_seconds(shape, trial, machines, stages, gathering=_gathering(request, piece))
+        for stages in places
     )
     step = slots * piece + data
     batch_tokens = request.batch * request.sequence
@@ -67,7 +77,7 @@ def estimate_step(
         compute_seconds=trial.microbatches * compute[slowest],
         tensor_seconds=trial.microbatches * tensor[slowest],
         data_seconds=data,
-        bubble_fraction=(layout.pipeline - 1) / slots,
+        bubble_fraction=idle / slots,
         tokens_per_second=batch_tokens / step,
         utilization=shape.train_flops_per_token(request.sequence) * batch_tokens / (step * peak),
     )
@@ -83,7 +93,8 @@ def compute_seconds(
     """Time of forward and backward of one microbatch in a stage, without communication."""
     rate = machines.rank_flops(request.precision, trial.layout.ranks) * REACHABLE
     tokens = trial.rows * request.sequence
-    matrices = _FORWARD_AND_BACKWARD * stage_costs[stage] * tokens / rate
+    passes = _FORWARD_AND_BACKWARD + _again(request, trial, stage) / trial.layers(stage)
+    matrices = passes * stage_costs[stage] * tokens / rate
     return matrices + trial.layers(stage) * machines.device.layer_seconds
 
 
@@ -95,10 +106,16 @@ def tensor_seconds(
     split = trial.split_layers(stage)
     if split == 0:
         return 0.0
-    element = 2 if request.precision == "bfloat16" else FLOAT
-    payload = trial.rows * request.sequence * shape.width * element
+    payload = trial.rows * request.sequence * shape.width * request.element_bytes
     once = _ring_seconds(2 * payload, size, machines.link(size), machines.device.latency_seconds)
-    return split * _ALL_REDUCES * once
+    # A layer done again stops before its last all-reduce, whose result nobody keeps.
+    return (split * _ALL_REDUCES + min(split, _again(request, trial, stage))) * once
+
+
+def _again(request: PlanRequest, trial: Trial, stage: int) -> int:
+    """Count the layers of a stage whose forward pass is done twice."""
+    mode = Recompute(request.recompute)
+    return sum(mode.covers(layer) for layer in range(*trial.cuts[stage]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,33 +133,41 @@ class Gathering:
 
 def _gathering(request: PlanRequest, piece_seconds: float) -> Gathering:
     return Gathering(
-        element_bytes=2 if request.precision == "bfloat16" else FLOAT,
+        element_bytes=request.element_bytes,
         hidden_seconds=piece_seconds,
     )
 
 
 def data_seconds(
-    shape: DecoderShape, trial: Trial, machines: Machines, stage: int, *, gathering: Gathering
+    shape: DecoderShape,
+    trial: Trial,
+    machines: Machines,
+    stages: tuple[int, ...],
+    *,
+    gathering: Gathering,
 ) -> float:
-    """Time that the data axis adds to a step.
+    """Time that the data axis adds to a step of the ranks that own these stages.
 
     Without sharding one all-reduce of the float32 gradients. With it, for every microbatch, the
     parameters are gathered before forward and again before backward and the gradients scattered;
-    only what outlasts the computing is added, and the last scatter.
+    only what outlasts the computing is added, and the last scatter. Hybrid sharding does so inside
+    its groups, and adds an all-reduce of the scattered gradients between them.
     """
-    size = trial.layout.data
-    if size == 1:
+    size = trial.shards
+    if trial.layout.data == 1:
         return 0.0
-    parameters = rank_parameters(shape, trial, stage)
-    link = machines.link(size * trial.layout.model)
+    parameters = sum(rank_parameters(shape, trial, stage) for stage in stages)
     latency = machines.device.latency_seconds
-    if trial.sharding is Sharding.NONE:
-        return _ring_seconds(2 * FLOAT * parameters, size, link, latency)
-    latency *= trial.layers(stage)
+    groups, across = trial.layout.data // size, trial.layout.data * trial.layout.model
+    between = _ring_seconds(2 * FLOAT * parameters / size, groups, machines.link(across), latency)
+    if size == 1:
+        return between
+    link = machines.link(size * trial.layout.model)
+    latency *= sum(trial.layers(stage) for stage in stages)
     gather = 2 * _ring_seconds(gathering.element_bytes * parameters, size, link, latency)
     scatter = _ring_seconds(FLOAT * parameters, size, link, latency)
     exposed = max(0.0, gather + scatter - gathering.hidden_seconds)
-    return trial.microbatches * exposed + scatter
+    return trial.microbatches * exposed + scatter + (between if groups > 1 else 0.0)
 
 
 def _boundary_seconds(

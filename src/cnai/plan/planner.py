@@ -16,7 +16,16 @@ from cnai.plan.devices import Machines
 from cnai.plan.memory import stage_memory, stage_parameters
 from cnai.plan.reasons import explain, no_fit
 from cnai.plan.request import PlanRequest, Trial
-from cnai.plan.rules import RANKS, check_layout, check_names, check_ranks, divisors, violations
+from cnai.plan.rules import (
+    RANKS,
+    check_layout,
+    check_names,
+    check_ranks,
+    divisors,
+    legal_counts,
+    shard_group,
+    violations,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +135,7 @@ def _layouts(request: PlanRequest, machines: Machines, ranks: int) -> Iterator[L
             data = ranks // model // pipeline
             if pipeline != (request.pipeline or pipeline) or data != (request.data or data):
                 continue
-            layout = Layout(
-                data=data, model=model, pipeline=pipeline, split_layer=request.split_layer
-            )
+            layout = replace(request.asked, data=data, model=model, pipeline=pipeline)
             if next(violations(request, layout), None) is None:
                 yield layout
 
@@ -139,7 +146,9 @@ def _best(request: PlanRequest, machines: Machines, layout: Layout) -> Candidate
     candidate = None
     for sharding in _shardings(request, layout):
         share = request.batch // layout.data
-        counts = [request.microbatches] if request.microbatches else _counts(share, layout)
+        counts = [request.microbatches or 0]
+        if request.microbatches is None:
+            counts = legal_counts(request, layout, share)
         trials = (
             Trial(
                 layout=layout,
@@ -148,6 +157,7 @@ def _best(request: PlanRequest, machines: Machines, layout: Layout) -> Candidate
                 rows=share // count,
                 schedule=request.schedule,
                 sharding=sharding,
+                shard_group=shard_group(request, layout, machines.per_node),
             )
             for count in counts
         )
@@ -167,16 +177,12 @@ def _shardings(request: PlanRequest, layout: Layout) -> tuple[Sharding, ...]:
     return (Sharding.NONE, Sharding.FULL) if layout.data > 1 else (Sharding.NONE,)
 
 
-def _counts(share: int, layout: Layout) -> list[int]:
-    return [count for count in divisors(share) if count >= layout.pipeline]
-
-
 def _cut(request: PlanRequest, layout: Layout) -> tuple[Cuts, tuple[float, ...]]:
     """Return the stages' layers and their cost, balanced."""
     if request.shape is None:
         return ((0, 0),), (0.0,)
     costs = layer_costs(request.shape, request.sequence, layout.model, layout.split_layer)
-    cuts = balance(costs, layout.pipeline)
+    cuts = balance(costs, layout.pipeline * request.virtual_of(layout))
     return cuts, tuple(sum(costs[first:end]) for first, end in cuts)
 
 
@@ -201,6 +207,7 @@ def _candidate(
         microbatch_rows=trial.rows,
         schedule=trial.schedule,
         sharding=trial.sharding,
+        shard_group=trial.shard_group,
         estimate=estimate_step(request, shape, trial, machines, costs) if shape else None,
     )
     usable = machines.usable_bytes(trial.layout.ranks)

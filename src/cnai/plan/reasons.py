@@ -9,7 +9,8 @@ from typing import Protocol
 from cnai.core.errors import CnaiError, PlanError
 from cnai.core.estimate import StepEstimate
 from cnai.core.fleet import Fleet
-from cnai.core.layout import ParallelPlan, Sharding
+from cnai.core.layout import ParallelPlan, Peak, Sharding
+from cnai.core.recompute import Recompute
 from cnai.core.units import format_bytes, format_seconds
 from cnai.plan.devices import Machines
 from cnai.plan.request import PlanRequest
@@ -65,7 +66,7 @@ def _choice(request: PlanRequest, fitting: Sequence[Weighed]) -> Iterator[str]:
     if best.estimate is None:
         yield "the size of a model from `model.module` is not known, so memory is not checked"
         return
-    took = _duration(best.estimate.step_seconds)
+    took = format_seconds(best.estimate.step_seconds)
     if request.is_fixed:
         yield f"{best.plan.layout} as asked: about {took} a step"
         return
@@ -79,8 +80,10 @@ def _choice(request: PlanRequest, fitting: Sequence[Weighed]) -> Iterator[str]:
         yield f"next is {second.plan.layout}, {more:.0%} slower"
 
 
-def _duration(seconds: float) -> str:
-    return format_seconds(seconds) if seconds >= 1 else f"{1000 * seconds:.0f} ms"
+def _stages(peak: Peak) -> str:
+    """Name the stages of the fullest ranks."""
+    numbers = " and ".join(str(stage) for stage in peak.stages)
+    return f"stage{'s' if len(peak.stages) > 1 else ''} {numbers}"
 
 
 def _memory(best: Weighed, rejected: Sequence[Weighed]) -> Iterator[str]:
@@ -88,11 +91,16 @@ def _memory(best: Weighed, rejected: Sequence[Weighed]) -> Iterator[str]:
         return
     peak = best.plan.peak
     yield (
-        f"fullest is stage {peak.index} with {format_bytes(best.needed_bytes)} a rank of "
+        f"fullest is {_stages(peak)} with {format_bytes(best.needed_bytes)} a rank of "
         f"{format_bytes(best.usable_bytes)} usable"
     )
     if best.plan.sharding is Sharding.FULL:
         yield "parameters are sharded over the data axis"
+    if best.plan.sharding is Sharding.HYBRID:
+        yield (
+            f"parameters are sharded in {best.plan.layout.data // best.plan.shards} groups of "
+            f"{best.plan.shards} copies"
+        )
     if rejected:
         nearest = rejected[0]
         yield (
@@ -106,7 +114,7 @@ def _warnings(request: PlanRequest, machines: Machines, plan: ParallelPlan) -> I
     if plan.estimate and layout.pipeline > 1:
         yield (
             f"the pipeline idles {plan.estimate.bubble_fraction:.0%} of the time: "
-            f"{plan.microbatches} microbatches over {layout.pipeline} stages"
+            f"{plan.microbatches} microbatches over {len(plan.stages)} stages"
         )
     if layout.model > machines.per_node:
         yield (
@@ -130,8 +138,8 @@ def no_fit(
     if not request.is_fixed:
         what = f"the smallest of {len(candidates)} layouts, {what},"
     return PlanError(
-        f"no plan fits: {what} needs {format_bytes(smallest.needed_bytes)} on each rank of stage "
-        f"{plan.peak.index} (weights {format_bytes(memory.weight_bytes)}, "
+        f"no plan fits: {what} needs {format_bytes(smallest.needed_bytes)} on each rank of "
+        f"{_stages(plan.peak)} (weights {format_bytes(memory.weight_bytes)}, "
         f"gradients {format_bytes(memory.gradient_bytes)}, "
         f"optimizer {format_bytes(memory.optimizer_bytes)}, "
         f"activations {format_bytes(memory.activation_bytes)}), and a rank on {kind} has "
@@ -158,18 +166,37 @@ def _steps(request: PlanRequest, fleet: Fleet) -> Iterator[tuple[str, PlanReques
     if request.sharding == "none":
         yield "", replace(request, sharding="full"), fleet
     yield "", auto, fleet
+    for mode in _more(request):
+        yield f"with `train.recompute: {mode}`, ", replace(auto, recompute=mode), fleet
     ranks = request.asked.ranks if request.is_fixed else request.ranks
     free = replace(auto, data=None, model=None, pipeline=None, ranks=ranks)
-    yield "", free, fleet
+    yield from _with_recomputing("", free, fleet)
     if request.split_layer:
         yield "with `split_layer: 0`, ", replace(free, split_layer=0), fleet
     if (ranks or 0) < fleet.devices:
-        advice = f"with `resources.ranks: {fleet.devices}`, "
-        yield advice, replace(free, ranks=fleet.devices), fleet
+        more_ranks = replace(free, ranks=fleet.devices)
+        yield from _with_recomputing(f"`resources.ranks: {fleet.devices}`", more_ranks, fleet)
     for factor in (2, 4, 8, 16, 32, 64):
         more = Fleet(nodes=fleet.nodes * factor)
-        advice = f"with {len(more.nodes)} nodes ({more.devices} devices), "
-        yield advice, replace(free, ranks=more.devices), more
+        what = f"{len(more.nodes)} nodes ({more.devices} devices)"
+        yield from _with_recomputing(what, replace(free, ranks=more.devices), more)
+
+
+def _more(request: PlanRequest) -> list[str]:
+    """Return the ways to recompute more than was asked for, least first."""
+    modes = [mode.value for mode in Recompute]
+    return modes[modes.index(request.recompute) + 1 :]
+
+
+def _with_recomputing(
+    what: str, request: PlanRequest, fleet: Fleet
+) -> Iterator[tuple[str, PlanRequest, Fleet]]:
+    """Yield a change alone, then together with all activations computed twice."""
+    yield f"with {what}, " if what else "", request, fleet
+    if request.recompute != Recompute.FULL:
+        advice = f"with {what} and" if what else "with"
+        full = replace(request, recompute=Recompute.FULL.value)
+        yield f"{advice} `train.recompute: full`, ", full, fleet
 
 
 def _settings(plan: ParallelPlan) -> str:

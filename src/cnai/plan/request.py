@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cnai.core.adapters import Adapters
 from cnai.core.layout import Layout, Sharding
+from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
 
 
@@ -17,10 +18,14 @@ class PlanRequest:
         shape: The decoder; None for a user's own module, whose size is not known.
         batch: Sequences in a step over all ranks.
         sequence: Tokens in a sequence.
-        optimizer: `adamw` or `sgd`.
+        optimizer: `adamw`, `muon` or `sgd`.
         precision: `float32` or `bfloat16`, the format of the matrix products.
-        sharding: `auto`, `none` or `full`.
-        schedule: `1F1B` or `GPipe`.
+        sharding: `auto`, `none`, `hybrid` or `full`.
+        shard_group: Ranks of a group of hybrid sharding; None = those of a machine.
+        schedule: A name of `core.schedules`.
+        virtual: Stages a rank of the pipeline; None = what the schedule needs.
+        split_sequence: Whether the model axis also shares out the positions of a sequence.
+        recompute: `none`, `selective` or `full`, a value of `core.recompute`.
         adapters: What is trained beside frozen weights; None = the weights themselves are.
         ranks: Ranks in all; None = the product of the sizes, or what the fleet has.
     """
@@ -34,9 +39,13 @@ class PlanRequest:
     model: int | None = None
     pipeline: int | None = None
     split_layer: int = 0
+    split_sequence: bool = False
     sharding: str = "auto"
+    shard_group: int | None = None
     schedule: str = "1F1B"
+    virtual: int | None = None
     microbatches: int | None = None
+    recompute: str = "none"
     adapters: Adapters | None = None
     ranks: int | None = None
 
@@ -48,12 +57,24 @@ class PlanRequest:
             model=self.model or 1,
             pipeline=self.pipeline or 1,
             split_layer=self.split_layer,
+            split_sequence=self.split_sequence,
         )
 
     @property
     def is_fixed(self) -> bool:
         """Whether all three sizes were given."""
         return None not in (self.data, self.model, self.pipeline)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of a number in the matrix products."""
+        return 2 if self.precision == "bfloat16" else 4
+
+    def virtual_of(self, layout: Layout) -> int:
+        """Return the stages of each rank; without a pipeline there is one."""
+        if layout.pipeline == 1:
+            return 1
+        return self.virtual or schedule_named(self.schedule).virtual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +93,31 @@ class Trial:
     rows: int
     schedule: str
     sharding: Sharding
+    shard_group: int = 1
+
+    @property
+    def shards(self) -> int:
+        """Ranks over which a parameter is shared out, 1 = none."""
+        return self.sharding.ranks(self.layout.data, self.shard_group)
+
+    @property
+    def virtual(self) -> int:
+        """Stages of each rank of the pipeline."""
+        return len(self.cuts) // self.layout.pipeline
+
+    @property
+    def last(self) -> int:
+        """Index of the last stage."""
+        return len(self.cuts) - 1
+
+    def owner(self, stage: int) -> int:
+        """Place in the pipeline of the ranks that own a stage."""
+        return schedule_named(self.schedule).owner(stage, self.layout.pipeline)
+
+    def stages_of(self, pipeline: int) -> tuple[int, ...]:
+        """Stages of the ranks at a place in the pipeline."""
+        schedule = schedule_named(self.schedule)
+        return schedule.stages_of(pipeline, self.layout.pipeline, self.virtual)
 
     def split_layers(self, stage: int) -> int:
         """Layers of a stage whose weights are split over the model axis."""

@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from cnai.core.errors import SpecError
-from cnai.core.layout import Layout
+from cnai.core.layout import Layout, Sharding
+from cnai.core.recompute import Recompute
+from cnai.core.schedules import SCHEDULES, schedule_named
 from cnai.core.shape import DecoderShape
 from cnai.plan.request import PlanRequest
 
 DATA = "parallel.data_parallel.size"
 SHARDING = "parallel.data_parallel.sharding"
+GROUP = "parallel.data_parallel.shard_group"
 MODEL = "parallel.model_parallel.size"
 SPLIT = "parallel.model_parallel.split_layer"
 STAGES = "parallel.pipeline_parallel.stages"
+VIRTUAL = "parallel.pipeline_parallel.virtual"
 MICROBATCHES = "parallel.pipeline_parallel.microbatches"
 RANKS = "resources.ranks"
 
@@ -53,7 +57,10 @@ def violations(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
         yield from _module(request, layout)
     else:
         yield from _model(request.shape, layout)
-        yield from _stages(request.shape, layout)
+        yield from _sequence(request, layout)
+        yield from _adapters(request, layout)
+        yield from _stages(request, request.shape, layout)
+    yield from _groups(request, layout)
     yield from _batch(request, layout)
 
 
@@ -109,10 +116,11 @@ def check_names(request: PlanRequest) -> None:
         SpecError: A word is unknown or a number is below 1.
     """
     words = (
-        ("train.optimizer", request.optimizer, ("adamw", "sgd")),
+        ("train.optimizer", request.optimizer, ("adamw", "muon", "sgd")),
+        ("train.recompute", request.recompute, tuple(Recompute)),
         ("train.precision", request.precision, ("float32", "bfloat16")),
-        (SHARDING, request.sharding, ("auto", "none", "full")),
-        ("parallel.pipeline_parallel.schedule", request.schedule, ("1F1B", "GPipe")),
+        (SHARDING, request.sharding, ("auto", *Sharding)),
+        ("parallel.pipeline_parallel.schedule", request.schedule, tuple(SCHEDULES)),
     )
     for where, word, known in words:
         if word not in known:
@@ -123,8 +131,10 @@ def check_names(request: PlanRequest) -> None:
         ("train.batch", request.batch),
         ("model.sequence", request.sequence),
         (DATA, request.data),
+        (GROUP, request.shard_group),
         (MODEL, request.model),
         (STAGES, request.pipeline),
+        (VIRTUAL, request.virtual),
         (MICROBATCHES, request.microbatches),
         (RANKS, request.ranks),
     )
@@ -186,13 +196,99 @@ def _model(shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
         )
 
 
-def _stages(shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
-    if layout.pipeline > shape.layers:
+def _sequence(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
+    if layout.split_sequence and request.sequence % layout.model:
+        yield Violation(
+            where=MODEL,
+            message=f"`{MODEL}` is {layout.model}, which does not divide the {request.sequence} "
+            "positions of a sequence that it is to share out",
+            hint=f"set it to {nearest(layout.model, divisors(request.sequence))}, or leave out "
+            "`parallel.model_parallel.sequence`",
+        )
+
+
+def _adapters(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
+    if layout.split_sequence and layout.model > 1 and request.adapters is not None:
+        yield Violation(
+            where="parallel.model_parallel.sequence",
+            message="`parallel.model_parallel.sequence` shares out positions, which adapters "
+            "(`train.lora`) do not follow yet",
+            hint="leave out `parallel.model_parallel.sequence`, or `train.lora`",
+        )
+
+
+def _stages(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
+    schedule, virtual = schedule_named(request.schedule), request.virtual_of(layout)
+    if not schedule.takes_virtual(virtual) and layout.pipeline > 1:
+        others = [name for name, other in SCHEDULES.items() if other.takes_virtual(virtual)]
+        yield Violation(
+            where=VIRTUAL,
+            message=f"`{VIRTUAL}` is {virtual}, but {schedule.name} wants {schedule.virtual}",
+            hint=f"set `{VIRTUAL}: {schedule.virtual}`, or a schedule such as {others[0]}",
+        )
+        return
+    if layout.pipeline > 1 and schedule.splits_backward and request.recompute != Recompute.NONE:
+        yield Violation(
+            where="train.recompute",
+            message=f"`train.recompute` is {request.recompute}, but {schedule.name} walks through "
+            "a layer's backward pass once for each of its weights, and would recompute it as often",
+            hint="use the schedule Interleaved1F1B, or `train.recompute: none`",
+        )
+    stages = layout.pipeline * virtual
+    if stages > shape.layers:
+        each = f" with {virtual} on each rank" if virtual > 1 else ""
         yield Violation(
             where=STAGES,
-            message=f"`{STAGES}` is {layout.pipeline}, but the model has {shape.layers} layers",
-            hint=f"set it to {shape.layers} or less: every stage holds at least one layer",
+            message=f"`{STAGES}` is {layout.pipeline}{each}, but the model has {shape.layers} "
+            "layers",
+            hint=f"set it to {shape.layers // virtual} or less: every stage holds at least one "
+            "layer"
+            if shape.layers >= 2 * virtual
+            else "use the schedule 1F1B, which needs one stage a rank",
         )
+
+
+def legal_counts(request: PlanRequest, layout: Layout, share: int) -> list[int]:
+    """Return the numbers of microbatches into which a rank's share may be cut."""
+    schedule = schedule_named(request.schedule)
+    return [
+        count
+        for count in divisors(share)
+        if layout.pipeline == 1 or schedule.takes(count, layout.pipeline)
+    ]
+
+
+def _groups(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
+    if request.sharding != Sharding.HYBRID:
+        return
+    legal = _legal_groups(layout)
+    if not legal:
+        yield Violation(
+            where="parallel.data_parallel.sharding",
+            message=f"`sharding` is hybrid, but {layout.data} copies cannot be put into equal "
+            "groups of two or more",
+            hint=f"set `{DATA}: 4` or more, or the sharding `full`",
+        )
+    elif request.shard_group not in (None, *legal):
+        yield Violation(
+            where=GROUP,
+            message=f"`{GROUP}` is {request.shard_group}, which does not put the {layout.data} "
+            "copies into several equal groups",
+            hint=f"set it to {nearest(request.shard_group or 0, legal)}",
+        )
+
+
+def _legal_groups(layout: Layout) -> list[int]:
+    return divisors(layout.data)[1:-1]
+
+
+def shard_group(request: PlanRequest, layout: Layout, per_node: int) -> int:
+    """Return the ranks of a group of hybrid sharding, by default as many as a node holds."""
+    if request.sharding != Sharding.HYBRID:
+        return 1
+    legal = _legal_groups(layout)
+    fitting = [size for size in legal if size * layout.model <= per_node]
+    return request.shard_group or (fitting[-1:] or legal)[0]
 
 
 def _batch(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
@@ -207,21 +303,27 @@ def _batch(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
         )
         return
     count = request.microbatches
-    legal = [pieces for pieces in divisors(share) if pieces >= layout.pipeline]
+    schedule = schedule_named(request.schedule)
+    fewest = schedule.fewest(layout.pipeline)
+    legal = legal_counts(request, layout, share)
     if not legal:
+        more = max(share, fewest)
+        while not schedule.takes(more, layout.pipeline):
+            more += 1
         yield Violation(
             where="train.batch" if request.pipeline in (None, 1) else STAGES,
             message=f"a share of {share} sequences (batch {request.batch} over {layout.data} "
-            f"copies) cannot fill {layout.pipeline} stages",
-            hint=f"set `train.batch: {layout.data * layout.pipeline}` or more, or fewer stages: "
-            "each needs a microbatch to work on",
+            f"copies) cannot fill {layout.pipeline} stages"
+            + (f" in the order {schedule.name}" if schedule.virtual > 1 else ""),
+            hint=f"set `train.batch: {layout.data * more}` or more, or fewer stages: "
+            f"{schedule.name} takes {fewest} microbatches or more",
         )
     elif count is not None and count not in legal:
-        why = (
-            f"does not divide the {share} sequences of a rank's share"
-            if share % count
-            else f"is less than the {layout.pipeline} stages"
-        )
+        why = f"does not divide the {share} sequences of a rank's share"
+        if share % count == 0 and count < fewest:
+            why = f"is less than {fewest}, which {schedule.name} takes over {layout.pipeline} ranks"
+        elif share % count == 0:
+            why = f"{schedule.name} cannot take in {count // layout.pipeline} equal rounds"
         yield Violation(
             where=MICROBATCHES,
             message=f"`{MICROBATCHES}` is {count}, which {why}",

@@ -54,6 +54,7 @@ from cnai.serve.service import TextService
 BODY_BYTES = 4 * 2**20
 BODY_SECONDS = 30.0
 _LONG_TEXT = 10_000  # characters; tokenizing more would hold up other requests noticeably
+_PATHS = "POST /v1/completions, /v1/chat/completions; GET /v1/models, /healthz, /readyz, /metrics"
 _CLIENT_LEFT = 499  # never reaches anybody
 
 Metrics = Callable[[ServeSnapshot], tuple[bytes, str]]
@@ -376,7 +377,7 @@ async def _left(_request: Request, _error: Exception) -> Response:
 
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    message = f"{request.method} {request.url.path}: {error.detail}; hint: see the server's docs"
+    message = f"{request.method} {request.url.path}: {error.detail}; hint: {_PATHS}"
     found = problem(message, status=error.status_code)
     return _json(body_of(found), error.status_code, dict(error.headers or {}))
 

@@ -8,121 +8,106 @@ start from the same model without a message.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Replicate
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    ParallelStyle,
-    RowwiseParallel,
-    parallelize_module,
-)
+from torch.distributed.tensor import DTensor
 
-from cnai.core.adapters import Adapters
 from cnai.core.layout import ParallelPlan, Sharding
+from cnai.core.recompute import Recompute
+from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
+from cnai.core.spec.sections import Train
 from cnai.models import Decoder, SlicedWeights, Weights, add_adapters
-from cnai.models.lora import LoraLinear
+from cnai.train.compiling import compile_layers
 from cnai.train.ranks import Ranks
-
-_BY_OUTPUT = (
-    "attention.q_proj", "attention.k_proj", "attention.v_proj", "ffn.gate_proj", "ffn.up_proj",
-)  # fmt: skip
-_BY_INPUT = ("attention.o_proj", "ffn.down_proj")
+from cnai.train.recompute import recompute_layers
+from cnai.train.shards import held_index
+from cnai.train.split import split_over_model_axis
 
 
 def build_decoder(
-    shape: DecoderShape,
-    plan: ParallelPlan,
-    ranks: Ranks,
-    weights: Weights,
-    *,
-    precision: str,
-    adapters: Adapters | None = None,
-) -> Decoder:
-    """Return this rank's part of the decoder, split, sharded and filled.
+    shape: DecoderShape, plan: ParallelPlan, ranks: Ranks, weights: Weights, settings: Train
+) -> tuple[Decoder, ...]:
+    """Return this rank's parts of the decoder, one a stage, split, sharded and filled.
 
     Args:
         weights: Gives the full initial tensor of a parameter by its name in the whole model; from
             weights that can be sliced, only what this rank holds is read.
-        precision: `float32` or `bfloat16`, the type in which sharded parameters are gathered.
-        adapters: What is trained beside the frozen weights; None = the weights themselves are.
     """
-    stage = plan.stages[ranks.place.pipeline]
+    stages = plan.stages_of(ranks.place.pipeline)
     with torch.device("meta"):
-        part = Decoder(shape, first_layer=stage.first_layer, end_layer=stage.end_layer)
-    if adapters is not None:
-        add_adapters(part, adapters)
-    split_over_model_axis(part, ranks)
-    if plan.sharding is Sharding.FULL:
-        shard_over_data_axis(part, ranks, precision=precision)
-    part.to_empty(device=ranks.device)
-    _tie(part)
-    _fill(part, weights)
-    return part
+        parts = tuple(
+            Decoder(shape, first_layer=stage.first_layer, end_layer=stage.end_layer)
+            for stage in stages
+        )
+    adapters = settings.lora.adapters()
+    for part in parts:
+        if adapters is not None:
+            add_adapters(part, adapters)
+        split_over_model_axis(part, plan.layout, ranks.mesh["model"])
+    _tie(parts)
+    if settings.compile:
+        compile_layers(parts, plan.layout)
+    recompute_layers(parts, Recompute(settings.recompute))
+    if plan.sharding is not Sharding.NONE:
+        shard_over_data_axis(parts, plan, ranks, precision=settings.precision)
+    for part in parts:
+        part.to_empty(device=ranks.device)
+    _tie(parts)
+    for part in parts:
+        _fill(part, weights)
+    return parts
 
 
-def split_over_model_axis(part: Decoder, ranks: Ranks) -> None:
-    """Split the matrices of the layers from `split_layer` on (Megatron's column and row split).
-
-    Queries, keys, values, gate and up are split by output, so that a rank holds whole heads and
-    whole hidden units; the output and down projections by input, with one sum over the group.
-    Source: Shoeybi et al. 2019, arXiv 1909.08053, section 3.
-    """
-    layout, mesh = ranks.layout, ranks.mesh["model"]
-    if layout.model == 1:
-        return
-    for index, layer in part.layers.items():
-        if layout.is_split(int(index)):
-            parallelize_module(layer, mesh, _styles(layer))
-    ends: dict[str, ParallelStyle] = {}
-    if hasattr(part, "embedding") and layout.is_split(0):
-        ends["embedding"] = RowwiseParallel(input_layouts=Replicate())
-    head_layer = 0 if part.shape.tied_head else part.shape.layers - 1
-    if part.is_last and layout.is_split(head_layer):
-        ends["head"] = ColwiseParallel(output_layouts=Replicate())
-    if ends:
-        parallelize_module(part, mesh, ends)
-    _tie(part)
-
-
-def _styles(layer: nn.Module) -> dict[str, ParallelStyle]:
-    """Say how each linear of a layer is split.
-
-    Of a pair of adapters the one at the split side is split with its matrix, the other is whole on
-    every rank: its input or its output is the sum over the group, so its gradient is too.
-    """
-    styles: dict[str, ParallelStyle] = {}
-    for path in _BY_OUTPUT + _BY_INPUT:
-        style, split = (ColwiseParallel, "b") if path in _BY_OUTPUT else (RowwiseParallel, "a")
-        if isinstance(layer.get_submodule(path), LoraLinear):
-            styles |= {f"{path}.base": style(), f"{path}.{split}": style()}
-        else:
-            styles[path] = style()
-    return styles
-
-
-def shard_over_data_axis(part: Decoder, ranks: Ranks, *, precision: str) -> None:
+def shard_over_data_axis(
+    parts: Sequence[Decoder], plan: ParallelPlan, ranks: Ranks, *, precision: str
+) -> None:
     """Shard every parameter over the data axis (FSDP2), a group a layer and one for the rest.
 
-    In bfloat16 the layers are gathered and computed in it, and gradients are summed in float32.
-    Source: Zhao et al. 2023, arXiv 2304.11277.
+    Of two data axes, hybrid sharding replicates over the first and shards over the second. In
+    bfloat16 the layers are gathered and computed in it, and gradients are summed in float32. An
+    embedding that two stages of this rank share stays whole: torch shards a parameter for one
+    module only. Source: Zhao et al. 2023, arXiv 2304.11277.
     """
-    mesh = ranks.mesh["data"]
+    mesh = ranks.mesh[ranks.data_axes]
     policy = MixedPrecisionPolicy()
     if precision == "bfloat16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    for layer in part.layers.values():
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
-    fully_shard(part, mesh=mesh, mp_policy=policy)
+    shared = set(parts[0].embedding.parameters()) if _shares_embedding(parts) else None
+    # A schedule that splits the backward pass looks for the weights before it runs: it misses those
+    # that were given up after forward, and their gradients would stay zero.
+    give_up = None if not _splits_backward(plan) else False
+    for part in parts:
+        for layer in part.layers.values():
+            fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=give_up)
+        fully_shard(
+            part,
+            mesh=mesh,
+            mp_policy=policy,
+            reshard_after_forward=give_up,
+            ignored_params=shared,
+        )
 
 
-def _tie(part: Decoder) -> None:
+def _splits_backward(plan: ParallelPlan) -> bool:
+    return plan.layout.pipeline > 1 and schedule_named(plan.schedule).splits_backward
+
+
+def _shares_embedding(parts: Sequence[Decoder]) -> bool:
+    """Tell whether the first and the last stage are two parts of this rank and tied."""
+    ends = parts[0].is_first and parts[-1].is_last
+    return len(parts) > 1 and ends and parts[0].shape.tied_head
+
+
+def _tie(parts: Sequence[Decoder]) -> None:
     """Let head and embedding share one parameter again after both were rebuilt."""
-    if part.is_last and part.shape.tied_head:
-        part.head.weight = part.embedding.weight
+    if _shares_embedding(parts):
+        parts[-1].embedding.weight = parts[0].embedding.weight
+    for part in parts:
+        part.tie_head()
 
 
 @torch.no_grad()
@@ -137,11 +122,3 @@ def _fill(module: nn.Module, weights: Weights) -> None:
             parameter.to_local().copy_(weights.part(name, index))
         else:
             parameter.to_local().copy_(weights(name)[index])
-
-
-def held_index(parameter: DTensor) -> tuple[slice, ...]:
-    """Return the slice of each axis of the whole tensor that this rank holds."""
-    size, offset = compute_local_shape_and_global_offset(
-        parameter.shape, parameter.device_mesh, parameter.placements
-    )
-    return tuple(slice(first, first + n) for first, n in zip(offset, size, strict=True))

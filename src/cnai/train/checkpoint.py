@@ -3,7 +3,7 @@
 torch.distributed.checkpoint keeps each tensor under its name in the whole model with the offsets of
 its pieces, so a checkpoint does not know the layout that wrote it. The ranks write into a folder
 whose name starts with a dot; rank 0 hashes the files and gives it its name in one step. What has a
-name `step-N` is therefore complete, and a crash leaves at most a dotted folder that the next save
+name `step-N` is therefore complete, and a crash leaves at most dotted folders that the next save
 removes.
 """
 
@@ -15,19 +15,29 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import torch
 import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
 from cnai.core.errors import CnaiError, DataError, RunError
-from cnai.core.events import CheckpointSaved
-from cnai.core.files import publish_folder, saving, sync_folder, write_atomically, write_error
+from cnai.core.events import CheckpointSaved, Event
+from cnai.core.files import (
+    PARTIAL,
+    publish_folder,
+    saving,
+    sync_folder,
+    write_atomically,
+    write_error,
+)
 from cnai.core.records import encode_pretty
 from cnai.core.runfolder import RunFolder
 from cnai.train.manifest import (
@@ -42,10 +52,22 @@ from cnai.train.ranks import Ranks
 from cnai.train.shards import local_of
 
 State = dict[str, dict[str, Tensor]]
+Record = Callable[[Event], None]
 
 
 class Checkpoints:
-    """The checkpoints of one run, as one rank sees them."""
+    """The checkpoints of one run, as one rank sees them.
+
+    In the background a thread writes from a copy of the state while training goes on; the copy is
+    made before `save` returns, so what the next steps do to the weights does not reach it. There is
+    one thread and one copy: a save waits for the one before. Leaving the context waits for the
+    last.
+
+    Args:
+        keep: Newest checkpoints kept.
+        background: Whether to write while training goes on.
+        base: What adapters belong to; None where the weights themselves are trained.
+    """
 
     def __init__(
         self,
@@ -54,6 +76,7 @@ class Checkpoints:
         *,
         keep: int,
         plan_digest: str,
+        background: bool,
         base: str | None = None,
     ) -> None:
         self._run = run
@@ -61,38 +84,114 @@ class Checkpoints:
         self._keep = keep
         self._plan_digest = plan_digest
         self._base = base
+        self._background = background
+        self._stager = DefaultStager(
+            StagingOptions(
+                use_pinned_memory=ranks.device.type == "cuda",
+                use_shared_memory=False,
+                use_async_staging=False,
+                use_non_blocking_copy=False,
+            )
+        )
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._writing: Future[None] | None = None
 
-    def save(self, step: int, state: State) -> CheckpointSaved | None:
-        """Write a checkpoint; every rank calls this at the same step.
+    def save(self, step: int, state: State, record: Record, *, last: bool) -> None:
+        """Save a checkpoint; every rank calls this at the same step.
 
-        Returns:
-            The event on rank 0, None on the others.
+        Args:
+            record: Takes the event, on rank 0, once the checkpoint has its name; perhaps called
+                from the thread.
+            last: Return only when it is written.
 
         Raises:
-            RunError: The disk is full or cannot be written; earlier checkpoints stay.
+            RunError: This checkpoint or the one before cannot be written, for instance because the
+                disk is full; earlier ones stay.
         """
         start = time.perf_counter()
+        self.finish()
+        if last or not self._background:
+            self._write(step, state, record, start, blocked=None)
+            return
+        copy: Any = self._stager.stage(state)
+        blocked = time.perf_counter() - start
+        self._writing = self._thread.submit(self._write, step, copy, record, start, blocked)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being written."""
+        return self._writing is None or self._writing.done()
+
+    def check(self) -> None:
+        """Raise what went wrong in the background, if it is known already.
+
+        Raises:
+            RunError: As `save`.
+        """
+        if self.idle:
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait until what is being written is written.
+
+        Raises:
+            RunError: As `save`.
+        """
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Finish; an error that is on its way already is the one to tell."""
+        if error is None:
+            self.finish()
+        elif self._writing is not None:
+            wait([self._writing])
+        self._thread.shutdown()
+
+    def _write(
+        self, step: int, state: State, record: Record, start: float, blocked: float | None
+    ) -> None:
+        """Let all ranks write their pieces, then give the checkpoint its name on rank 0."""
         target = self._run.checkpoint(step)
-        partial = target.with_name(f".{target.name}.partial")
-        if self._ranks.place.rank == 0:
+        partial = target.with_name(f".{target.name}{PARTIAL}")
+        first = self._ranks.place.rank == 0
+        if first:
             with saving(target):
-                shutil.rmtree(partial, ignore_errors=True)
+                self._clear()
                 partial.mkdir(parents=True)
-        self._ranks.barrier()
+        self._ranks.wait_for_writers()
         try:
-            dcp.save(state, checkpoint_id=partial)
+            dcp.save(state, checkpoint_id=partial, process_group=self._ranks.writers)
         except CheckpointException as failure:
             # It is raised on all ranks alike, so all of them look at the disk before it is cleared.
-            (full,) = self._ranks.total([float(_is_full(partial, state))])
+            full = self._ranks.any_writer(_is_full(partial, state))
             shutil.rmtree(partial, ignore_errors=True)
-            raise _reason(failure, target, full=full > 0) from failure
-        return self._publish(step, partial, target, start)
+            raise _reason(failure, target, full=full) from failure
+        if first:
+            size = self._publish(step, partial, target)
+            seconds = time.perf_counter() - start
+            record(
+                CheckpointSaved(
+                    time_unix=time.time(),
+                    step=step,
+                    path=str(target.relative_to(self._run.root)),
+                    size_bytes=size,
+                    seconds=seconds,
+                    blocked_seconds=seconds if blocked is None else blocked,
+                )
+            )
 
-    def _publish(
-        self, step: int, partial: Path, target: Path, start: float
-    ) -> CheckpointSaved | None:
-        if self._ranks.place.rank != 0:
-            return None
+    def _publish(self, step: int, partial: Path, target: Path) -> int:
+        """Hash, flush and rename; return the size in bytes."""
         with saving(target):
             manifest = CheckpointManifest(
                 step=step,
@@ -103,15 +202,20 @@ class Checkpoints:
             write_atomically(partial / MANIFEST, encode_pretty(manifest))
             sync_folder(partial)
             publish_folder(partial, target)
-        for old in self._run.checkpoint_steps()[: -self._keep]:
-            shutil.rmtree(self._run.checkpoint(old))
-        return CheckpointSaved(
-            time_unix=time.time(),
-            step=step,
-            path=str(target.relative_to(self._run.root)),
-            size_bytes=manifest.size_bytes,
-            seconds=time.perf_counter() - start,
-        )
+            for old in self._run.checkpoint_steps()[: -self._keep]:
+                self._remove(old)
+        return manifest.size_bytes
+
+    def _remove(self, step: int) -> None:
+        """Take a checkpoint's name away first, so that no half of it is found after a crash."""
+        nameless = self._run.checkpoints / f".step-{step}.old{PARTIAL}"
+        self._run.checkpoint(step).rename(nameless)
+        shutil.rmtree(nameless)
+
+    def _clear(self) -> None:
+        """Remove what ranks that were killed left unfinished."""
+        for left in self._run.checkpoints.glob(f".step-*{PARTIAL}"):
+            shutil.rmtree(left, ignore_errors=True)
 
     def load(self, step: int, state: State) -> None:
         """Fill the tensors of `state` in place, whatever layout wrote them.
@@ -121,8 +225,8 @@ class Checkpoints:
         """
         folder = self._run.checkpoint(step)
         check_base(read_manifest(folder), self._base, where=folder)
-        # What a rank cannot read comes as a CheckpointException; any other error is the loss of a
-        # peer in the middle of it, after which the run is started again.
+        # What goes wrong on a rank comes as a CheckpointException on all; a bare RuntimeError is
+        # the network's, when another rank was lost meanwhile, and starting again mends that.
         with reading(folder, CheckpointException):
             dcp.load(state, checkpoint_id=folder)
 
@@ -144,8 +248,8 @@ def load_weights(
     state: dict[str, Any] = {
         "model": {name: torch.empty(tuple(size)) for name, size in sizes.items()}
     }
-    alone = (CheckpointException, RuntimeError, ValueError, OSError, EOFError)
-    with reading(folder, *alone), warnings.catch_warnings():
+    failures = (CheckpointException, RuntimeError, ValueError, OSError, EOFError)
+    with reading(folder, *failures), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         dcp.load(state, checkpoint_id=folder, no_dist=True)
     weights: dict[str, Tensor] = state["model"]
@@ -153,11 +257,11 @@ def load_weights(
 
 
 @contextmanager
-def reading(folder: Path, *kinds: type[BaseException]) -> Iterator[None]:
-    """Turn the library's errors of these kinds into one that names the checkpoint."""
+def reading(folder: Path, *failures: type[BaseException]) -> Iterator[None]:
+    """Turn the library's errors into one that names the checkpoint."""
     try:
         yield
-    except kinds as failure:
+    except failures as failure:
         raise DataError(
             f"cannot read the checkpoint: {_first_line(failure)}",
             where=str(folder),

@@ -9,6 +9,9 @@ commands, one JSON object a line on standard input, and answers on standard outp
         -> {"started": {"pids": [...]}}   then, as they end, {"ended": {"rank": 3, "code": 0}}
     {"signal": 15}                        sent on to every living rank
 
+A SIGTERM to the server itself, as a machine that is about to go away sends, is passed on to the
+ranks, which save and end; `{"notice": {}}` tells the parent.
+
 Nothing that it starts outlives it. When standard input closes, because its parent has ended in
 whatever way, it kills its ranks and ends; and the kernel kills the ranks when the server itself is
 killed (PR_SET_PDEATHSIG). It makes no process group and touches no tensor, so that forking is safe.
@@ -62,12 +65,14 @@ class ForkServer:
         self._answers = answers
         self._ranks: dict[int, int] = {}
         self._store_pid: int | None = None
+        self._noticed = False
 
     def serve(self) -> None:
         """Obey commands until standard input closes, then kill what is left."""
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._notice)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         selector = selectors.DefaultSelector()
         selector.register(self._commands, selectors.EVENT_READ)
@@ -78,6 +83,7 @@ class ForkServer:
                 for key, _ in selector.select():
                     chunk = os.read(cast("int", key.fileobj), 65536)
                     if key.fileobj == wake_read:
+                        self._pass_notice_on()
                         self._reap()
                         continue
                     if not chunk:
@@ -120,6 +126,7 @@ class ForkServer:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.close(self._commands)
             os.close(self._answers)
             die_with_parent(parent)
@@ -161,6 +168,15 @@ class ForkServer:
                 self._answer({"ended": {"rank": rank, "code": code}})
                 if not self._ranks:
                     self._end_store()
+
+    def _notice(self, *_: object) -> None:
+        self._noticed = True
+
+    def _pass_notice_on(self) -> None:
+        if self._noticed:
+            self._noticed = False
+            self._answer({"notice": {}})
+            self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> None:
         for pid in self._ranks:
@@ -219,8 +235,7 @@ def main() -> None:
         importlib.import_module(module)
     os.write(answers, b'{"ready": {}}\n')
     ForkServer(commands, answers).serve()
-    # Taking torch down in order costs a good part of a second, for which the parent would wait.
-    os._exit(0)
+    os._exit(0)  # tearing down all that was imported takes seconds, and whoever waits has gone
 
 
 if __name__ == "__main__":

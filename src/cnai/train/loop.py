@@ -6,28 +6,31 @@ the gradient and whether somebody was asked to stop, so that all stop after the 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cnai.core.batches import BatchReader
 from cnai.core.errors import RunError
-from cnai.core.events import Event, StepDone
-from cnai.core.layout import ParallelPlan, Sharding
+from cnai.core.events import EvaluationDone, StepDone
+from cnai.core.layout import ParallelPlan, Place, Sharding
 from cnai.core.spec.sections import Train
-from cnai.train.checkpoint import Checkpoints, State
+from cnai.train.checkpoint import Checkpoints, Record, State
+from cnai.train.determinism import make_deterministic
+from cnai.train.evaluation import Evaluation
+from cnai.train.noise import NoiseScale
 from cnai.train.optimizer import Optimizer, learning_rate
 from cnai.train.pipeline import engine_for
 from cnai.train.ranks import Ranks
 from cnai.train.shards import Shard, local_of, shards_of, squared_norm
 
-Record = Callable[[Event], None]
 _LAYER = re.compile(r"^layers\.\d+\.")
 
 
@@ -63,20 +66,29 @@ class StopRequest:
 
 
 class Trainer:
-    """One rank's state between steps: its part of the model and of the optimizer."""
+    """One rank's state between steps: its parts of the model and of the optimizer."""
 
-    def __init__(self, job: TrainJob, ranks: Ranks, module: nn.Module) -> None:
+    def __init__(self, job: TrainJob, ranks: Ranks, parts: Sequence[nn.Module]) -> None:
+        if job.settings.deterministic:
+            make_deterministic()
         self._job = job
         self._ranks = ranks
-        self._module = module
-        self._shards = shards_of(module, ranks)
+        self._shards = shards_of(parts, ranks)
         self._optimizer = Optimizer(self._shards, job.settings)
-        self._engine = engine_for(module, job.plan, ranks, precision=job.settings.precision)
+        self._parts = tuple(parts)
+        self._engine = engine_for(parts, job.plan, ranks, job.settings)
+        self._evaluation = Evaluation(
+            job.plan, ranks, self._engine, job.settings.evaluate_sequences
+        )
+        self._noise: NoiseScale | None = None
+        if ranks.layout.data > 1 and job.plan.sharding is Sharding.NONE:
+            batch = job.plan.global_batch
+            self._noise = NoiseScale(batch // ranks.layout.data, batch)
 
     @property
     def parameters(self) -> int:
         """Numbers that this rank holds."""
-        return sum(local_of(value).numel() for value in self._module.parameters())
+        return sum(local_of(value).numel() for value in self._parameters().values())
 
     @property
     def trainable(self) -> int:
@@ -86,17 +98,16 @@ class Trainer:
     @property
     def frozen(self) -> tuple[str, ...]:
         """Names of the parameters that training leaves alone, `*` for the layer."""
-        parameters = self._module.named_parameters()
+        parameters = self._parameters().items()
         names = (_LAYER.sub("layers.*.", name) for name, one in parameters if not one.requires_grad)
         return tuple(dict.fromkeys(names))
 
+    def _parameters(self) -> dict[str, nn.Parameter]:
+        return {name: one for part in self._parts for name, one in part.named_parameters()}
+
     def state(self) -> State:
         """Return what a checkpoint holds, sharing storage: what is trained, and nothing frozen."""
-        model = {
-            name: value.detach()
-            for name, value in self._module.named_parameters()
-            if value.requires_grad
-        }
+        model: dict[str, Tensor] = {s.name: s.parameter.detach() for s in self._shards}
         return {"model": model, "optimizer": self._optimizer.state()}
 
     def step(self, step: int, reader: BatchReader, *, stop: bool) -> tuple[StepDone, bool]:
@@ -113,6 +124,8 @@ class Trainer:
             RunError: Loss or gradient is not finite.
         """
         start = time.perf_counter()
+        # What is random in a user's module then depends on the step alone, also after a resume.
+        torch.manual_seed(_seed_of_step(self._job.settings.seed, step, self._ranks.place))
         share = self._job.plan.microbatches * self._job.plan.microbatch_rows
         first = self._ranks.place.data * share
         rows = reader.rows(step, first, share)
@@ -121,8 +134,8 @@ class Trainer:
         tokens_RU = torch.from_numpy(rows).to(self._ranks.device)
         waited = time.perf_counter() - start
         loss = self._engine.run(tokens_RU)
-        self._reduce_gradients()
-        loss, norm, stopping = self._agree(loss, stop=stop)
+        own_square = self._reduce_gradients()
+        loss, norm, small_square, stopping = self._agree(loss, own_square, stop=stop)
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise RunError(
                 f"loss {loss:g} with gradient norm {norm:g} at step {step + 1}",
@@ -144,33 +157,54 @@ class Trainer:
             tokens=self._job.plan.global_batch * (rows.shape[1] - 1),
             step_seconds=time.perf_counter() - start,
             data_wait_seconds=waited,
+            noise_scale=self._noise.add(small_square, norm**2) if self._noise else None,
         )
         return record, stopping
 
-    def _reduce_gradients(self) -> None:
-        """Make every copy of a parameter see the gradient of the whole batch."""
+    def evaluates_after(self, done: int) -> bool:
+        """Tell whether the model is measured on validation rows after so many steps."""
+        every = self._job.settings.evaluate_every
+        return every > 0 and (done % every == 0 or done == self._job.steps)
+
+    def evaluate(self, step: int, reader: BatchReader) -> EvaluationDone:
+        """Measure the model on validation rows; all ranks do so after the same step."""
+        return self._evaluation.measure(reader, step=step, attempt=self._job.attempt)
+
+    def _reduce_gradients(self) -> float:
+        """Make every copy of a parameter see the gradient of the whole batch.
+
+        Returns:
+            This rank's part of the mean squared norm of the data ranks' own gradients; 0 where the
+            noise scale is not measured.
+        """
         self._ranks.add_partial([s.local_gradient() for s in self._shards if s.is_partial])
-        if self._job.plan.sharding is Sharding.NONE:
-            self._ranks.average([shard.local_gradient() for shard in self._shards])
         tied = [s.local_gradient() for s in self._shards if s.name == "embedding.weight"]
         if tied:
             self._ranks.add_tied(tied)
+        own = self._square() if self._noise else 0.0
+        self._ranks.average([s.local_gradient() for s in self._shards if not s.is_sharded])
+        return own
 
-    def _agree(self, loss: float, *, stop: bool) -> tuple[float, float, bool]:
-        """Share loss, gradient norm and wish to stop over all ranks in one message.
+    def _square(self) -> float:
+        """Return this rank's part of the squared norm of the gradient.
 
         Numbers that several ranks hold count once: each contributes its part divided by the number
         of its copies.
         """
-        layout = self._ranks.layout
         squares = squared_norm([shard.local_gradient() for shard in self._shards])
-        mine = sum(
+        return sum(
             square / shard.copies for square, shard in zip(squares, self._shards, strict=True)
         )
-        total_loss, total_square, stops = self._ranks.total(
-            [loss / (layout.data * layout.model), mine, float(stop)]
+
+    def _agree(
+        self, loss: float, own_square: float, *, stop: bool
+    ) -> tuple[float, float, float, bool]:
+        """Share loss, gradient norms and wish to stop over all ranks in one message."""
+        layout = self._ranks.layout
+        total_loss, total_square, small_square, stops = self._ranks.total(
+            [loss / (layout.data * layout.model), self._square(), own_square, float(stop)]
         )
-        return total_loss, math.sqrt(total_square), stops > 0
+        return total_loss, math.sqrt(total_square), small_square, stops > 0
 
     def _measures(self, step: int) -> bool:
         every = self._job.update_ratio_every
@@ -187,7 +221,13 @@ class Trainer:
         return _update_ratio(self._shards, before) if measure else None
 
 
-def _update_ratio(shards: list[Shard], before: list[torch.Tensor]) -> float:
+def _seed_of_step(seed: int, step: int, place: Place) -> int:
+    """Return a seed that stages and copies of the model do not share, but a split layer does."""
+    words = f"{seed} {step} {place.pipeline} {place.data}".encode()
+    return int.from_bytes(hashlib.sha256(words).digest()[:8])
+
+
+def _update_ratio(shards: list[Shard], before: list[Tensor]) -> float:
     """Return the norm of the update over the norm of the weights before it."""
     change = torch._foreach_sub([shard.local.detach() for shard in shards], before)
     weights = sum(squared_norm(before))
@@ -214,12 +254,17 @@ def train(
         checkpoints.load(job.resume_step, trainer.state())
     done = job.resume_step
     stopping = False
-    while done < job.steps and not stopping:
-        event, stopping = trainer.step(done, reader, stop=stop.asked)
-        done += 1
-        record(event)
-        if stopping or done == job.steps or done % job.checkpoint_every == 0:
-            saved = checkpoints.save(done, trainer.state())
-            if saved is not None:
-                record(saved)
+    with checkpoints:
+        while done < job.steps and not stopping:
+            event, stopping = trainer.step(done, reader, stop=stop.asked)
+            done += 1
+            record(event)
+            checkpoints.check()
+            last = stopping or done == job.steps
+            if trainer.evaluates_after(done):
+                measured = trainer.evaluate(done, reader)
+                if event.rank == 0:
+                    record(measured)
+            if last or done % job.checkpoint_every == 0:
+                checkpoints.save(done, trainer.state(), record, last=last)
     return done

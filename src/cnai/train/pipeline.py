@@ -1,19 +1,24 @@
-"""Forward and backward of one step's share of the batch, whole or as a pipeline stage."""
+"""Forward and backward of one step's share of the batch, whole or as stages of a pipeline."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
+from torch.distributed.pipelining.schedules import (
+    PipelineScheduleMulti,
+    PipelineScheduleSingle,
+    get_schedule_class,
+)
 
 from cnai.core.layout import ParallelPlan
-from cnai.models import token_loss
+from cnai.core.spec.sections import Train
+from cnai.train.objective import Objective
 from cnai.train.ranks import Ranks
 
 Autocast = Callable[[], AbstractContextManager[object]]
@@ -33,77 +38,141 @@ class Engine(Protocol):
         """
         ...
 
+    def judge(self, tokens_RU: Tensor) -> Tensor:
+        """Run forward only.
+
+        Args:
+            tokens_RU: As many rows as in a step, (rows, sequence + 1).
+
+        Returns:
+            The mean loss of each row (rows), float64, on the last stage; nothing (0) on others.
+        """
+        ...
+
 
 class WholeModel:
     """All layers on one rank (or split and sharded, but not cut into stages)."""
 
-    def __init__(self, module: nn.Module, microbatches: int, autocast: Autocast) -> None:
+    def __init__(
+        self, module: nn.Module, microbatches: int, objective: Objective, autocast: Autocast
+    ) -> None:
         self._module = module
         self._microbatches = microbatches
+        self._objective = objective
         self._autocast = autocast
 
     def run(self, tokens_RU: Tensor) -> float:
         """Run the micro-batches one after the other."""
-        total = 0.0
         for index, piece in enumerate(tokens_RU.chunk(self._microbatches)):
             if isinstance(self._module, FSDPModule):
                 # Gradients are scattered after every micro-batch, so that none stands whole.
                 self._module.set_is_last_backward(index == self._microbatches - 1)
             with self._autocast():
-                loss = token_loss(self._module(piece[:, :-1]), piece[:, 1:]) / self._microbatches
+                loss = self._objective(self._module(piece[:, :-1]), piece[:, 1:])
             loss.backward()
-            total += float(loss.detach())
-        return total
+        return self._objective.taken()
+
+    def judge(self, tokens_RU: Tensor) -> Tensor:
+        """Run the micro-batches one after the other, forward only."""
+        losses = []
+        with torch.no_grad(), judging([self._module], self._objective):
+            for piece in tokens_RU.chunk(self._microbatches):
+                with self._autocast():
+                    losses.append(self._objective(self._module(piece[:, :-1]), piece[:, 1:]))
+        return torch.cat(losses)
 
 
-class StageOfPipeline:
-    """One stage; torch's schedule decides the order of passes and does the sends."""
+class StagesOfPipeline:
+    """The stages that this rank owns; torch's schedule orders the passes and does the sends."""
 
     def __init__(
-        self, module: nn.Module, plan: ParallelPlan, ranks: Ranks, autocast: Autocast
+        self,
+        parts: Sequence[nn.Module],
+        plan: ParallelPlan,
+        ranks: Ranks,
+        objective: Objective,
+        autocast: Autocast,
     ) -> None:
-        stage = PipelineStage(
-            module,
-            ranks.place.pipeline,
-            ranks.layout.pipeline,
-            ranks.device,
-            group=ranks.mesh.get_group("pipeline"),
-        )
-        schedule = get_schedule_class(plan.schedule)
-        if not issubclass(schedule, PipelineScheduleSingle):
-            raise TypeError(f"schedule {plan.schedule} wants several stages a rank")
-        share = plan.microbatches
-        self._schedule = schedule(
-            stage,
-            n_microbatches=share,
-            loss_fn=lambda logits, target: token_loss(logits, target) / share,
-            scale_grads=False,
-        )
-        self._ranks = ranks
+        place = ranks.place.pipeline
+        stages = [
+            PipelineStage(
+                part,
+                stage.index,
+                len(plan.stages),
+                ranks.device,
+                group=ranks.mesh.get_group("pipeline"),
+            )
+            for part, stage in zip(parts, plan.stages_of(place), strict=True)
+        ]
+        self._schedule = _schedule_of(stages, plan, objective)
+        self._is_first, self._is_last = (place == end for end in plan.ends)
+        self._parts = parts
+        self._objective = objective
         self._autocast = autocast
 
     def run(self, tokens_RU: Tensor) -> float:
         """Run the schedule; only the first stage needs inputs, only the last needs targets."""
-        inputs, targets = tokens_RU[:, :-1], tokens_RU[:, 1:]
+        self._flow(self._schedule.step, tokens_RU)
+        return self._objective.taken()
+
+    def judge(self, tokens_RU: Tensor) -> Tensor:
+        """Run the schedule forward only."""
+        with torch.no_grad(), judging(self._parts, self._objective):
+            losses = self._flow(self._schedule.eval, tokens_RU)
+        return torch.cat(losses) if losses else torch.zeros(0, dtype=torch.float64)
+
+    def _flow(self, run: Callable[..., object], tokens_RU: Tensor) -> list[Tensor]:
+        """Send rows through all stages; return the losses of the micro-batches on the last."""
+        inputs = (tokens_RU[:, :-1],) if self._is_first else ()
+        target = tokens_RU[:, 1:] if self._is_last else None
         losses: list[Tensor] = []
         with self._autocast():
-            if self._ranks.is_first_stage:
-                self._schedule.step(inputs, return_outputs=False)
-            elif self._ranks.is_last_stage:
-                self._schedule.step(target=targets, losses=losses, return_outputs=False)
-            else:
-                self._schedule.step(return_outputs=False)
-        return float(torch.stack(losses).sum()) if losses else 0.0
+            run(*inputs, target=target, losses=losses, return_outputs=False)
+        return losses
 
 
-def engine_for(module: nn.Module, plan: ParallelPlan, ranks: Ranks, *, precision: str) -> Engine:
+def _schedule_of(
+    stages: list[PipelineStage], plan: ParallelPlan, objective: Objective
+) -> PipelineScheduleSingle | PipelineScheduleMulti:
+    kind = get_schedule_class(plan.schedule)
+    several = issubclass(kind, PipelineScheduleMulti)
+    schedule: PipelineScheduleSingle | PipelineScheduleMulti = kind(
+        stages if several else stages[0], plan.microbatches, loss_fn=objective, scale_grads=False
+    )
+    return schedule
+
+
+@contextmanager
+def judging(parts: Sequence[nn.Module], objective: Objective) -> Iterator[None]:
+    """Let the objective judge rows in the block, and leave the parts as they were found."""
+    was_training = [part.training for part in parts]
+    objective.judging = True
+    try:
+        for part in parts:
+            part.eval()
+        yield
+    finally:
+        objective.judging = False
+        for part, training in zip(parts, was_training, strict=True):
+            part.train(training)
+            for module in part.modules():
+                if isinstance(module, FSDPModule):
+                    # Without a backward the parameters of the root would stay gathered, and a
+                    # checkpoint would see them so.
+                    module.reshard()
+
+
+def engine_for(
+    parts: Sequence[nn.Module], plan: ParallelPlan, ranks: Ranks, settings: Train
+) -> Engine:
     """Choose how this rank runs its micro-batches."""
+    objective = Objective(settings.z_loss, plan.microbatches)
 
     def autocast() -> AbstractContextManager[object]:
         return torch.autocast(
-            ranks.device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16"
+            ranks.device.type, dtype=torch.bfloat16, enabled=settings.precision == "bfloat16"
         )
 
     if plan.layout.pipeline == 1:
-        return WholeModel(module, plan.microbatches, autocast)
-    return StageOfPipeline(module, plan, ranks, autocast)
+        return WholeModel(parts[0], plan.microbatches, objective, autocast)
+    return StagesOfPipeline(parts, plan, ranks, objective, autocast)

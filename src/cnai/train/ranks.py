@@ -12,9 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from cnai.core.layout import Layout, Place
-
-AXES = ("pipeline", "data", "model")
+from cnai.core.layout import Layout, ParallelPlan, Place, Sharding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,32 +21,28 @@ class Ranks:
 
     Attributes:
         place: Coordinates of this rank.
-        mesh: All ranks, with axes `pipeline`, `data` and `model`.
+        mesh: All ranks, with axes `pipeline`, `data` and `model`; hybrid sharding has `replicate`
+            and `shard` in place of `data`.
+        data_axes: The one or two axes of the mesh that hold copies of the model.
         device: Where this rank computes.
-        tie: Group of the first and last stage at these data and model coordinates, which share a
-            tied embedding; None where there is nothing to share.
+        tie: Group of the owners of the first and last stage at these data and model coordinates,
+            which each hold a tied embedding; None where one rank owns both or nothing is tied.
+        writers: All ranks, for the thread that writes checkpoints: a group of its own, so that its
+            messages never mix with those of a step.
     """
 
     layout: Layout
     place: Place
     mesh: DeviceMesh
     device: torch.device
+    data_axes: tuple[str, ...]
     tie: dist.ProcessGroup | None
+    writers: dist.ProcessGroup
 
     @property
-    def data_group(self) -> dist.ProcessGroup:
-        """The ranks that hold the same part of the model."""
-        return self.mesh.get_group("data")
-
-    @property
-    def is_first_stage(self) -> bool:
-        """Whether this rank holds the embedding."""
-        return self.place.pipeline == 0
-
-    @property
-    def is_last_stage(self) -> bool:
-        """Whether this rank computes the loss."""
-        return self.place.pipeline == self.layout.pipeline - 1
+    def axis_sizes(self) -> dict[str, int]:
+        """Ranks along the axes over which parameters may lie, by axis."""
+        return {axis: self.mesh[axis].size() for axis in (*self.data_axes, "model")}
 
     def total(self, values: list[float]) -> list[float]:
         """Sum numbers over all ranks, in float64 so that their order does not show."""
@@ -56,10 +50,21 @@ class Ranks:
         dist.all_reduce(vector)
         return [float(value) for value in vector]
 
+    def any_writer(self, said: bool) -> bool:
+        """Tell whether any rank says so; for the thread that writes checkpoints."""
+        votes = torch.tensor([int(said)])
+        dist.all_reduce(votes, group=self.writers)
+        return bool(votes.item())
+
+    def wait_for_writers(self) -> None:
+        """Wait for all ranks; for the thread that writes checkpoints."""
+        dist.barrier(self.writers)
+
     def average(self, tensors: list[Tensor]) -> None:
-        """Average tensors in place over the data axis, as one message."""
-        if self.layout.data > 1:
-            _all_reduce_flat(tensors, self.data_group)
+        """Average tensors in place over the data axis, as one message (two under hybrid)."""
+        if self.layout.data > 1 and tensors:
+            for axis in self.data_axes:
+                _all_reduce_flat(tensors, self.mesh.get_group(axis))
             torch._foreach_div_(tensors, self.layout.data)
 
     def add_partial(self, tensors: list[Tensor]) -> None:
@@ -71,10 +76,6 @@ class Ranks:
         """Add tensors in place over the stages that share the embedding."""
         if self.tie is not None:
             _all_reduce_flat(tensors, self.tie)
-
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-        dist.barrier()
 
 
 def _all_reduce_flat(tensors: list[Tensor], group: dist.ProcessGroup) -> None:
@@ -92,7 +93,7 @@ def _all_reduce_flat(tensors: list[Tensor], group: dist.ProcessGroup) -> None:
 
 @contextmanager
 def joined(
-    layout: Layout,
+    plan: ParallelPlan,
     rank: int,
     *,
     store: tuple[str, int],
@@ -108,6 +109,7 @@ def joined(
         timeout_seconds: Longest wait in a collective.
         tied: Whether the first and last stage share an embedding.
     """
+    layout = plan.layout
     limit = timedelta(seconds=timeout_seconds)
     client = dist.TCPStore(*store, is_master=False, timeout=limit)
     device = torch.device("cuda", rank % torch.cuda.device_count()) if _has_cuda() else _CPU
@@ -120,19 +122,30 @@ def joined(
         world_size=layout.ranks,
         timeout=limit,
     )
-    mesh = init_device_mesh(
-        device.type, (layout.pipeline, layout.data, layout.model), mesh_dim_names=AXES
-    )
+    data_axes = {"data": layout.data}
+    if plan.sharding is Sharding.HYBRID:
+        data_axes = {"replicate": layout.data // plan.shards, "shard": plan.shards}
+    axes = {"pipeline": layout.pipeline, **data_axes, "model": layout.model}
+    mesh = init_device_mesh(device.type, tuple(axes.values()), mesh_dim_names=tuple(axes))
     yield Ranks(
         layout=layout,
         place=layout.place(rank),
         mesh=mesh,
         device=device,
-        tie=_tie_group(layout, rank) if tied and layout.pipeline > 1 else None,
+        data_axes=tuple(data_axes),
+        tie=_tie_group(plan, rank) if tied and len(set(plan.ends)) > 1 else None,
+        writers=_writers(limit),
     )
     # Without the barrier a rank that is done may tear down pairs that another still uses.
     dist.barrier()
     dist.destroy_process_group()
+
+
+def _writers(limit: timedelta) -> dist.ProcessGroup:
+    group = dist.new_group(backend="gloo", timeout=limit)
+    if not isinstance(group, dist.ProcessGroup):
+        raise TypeError("this rank is not in the group of all ranks")
+    return group
 
 
 _CPU = torch.device("cpu")
@@ -142,16 +155,15 @@ def _has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def _tie_group(layout: Layout, rank: int) -> dist.ProcessGroup | None:
+def _tie_group(plan: ParallelPlan, rank: int) -> dist.ProcessGroup | None:
     """Make the group of every (data, model) pair, in the same order on all ranks."""
-    mine = None
+    layout, mine = plan.layout, None
     for data in range(layout.data):
         for model in range(layout.model):
             ends = [
                 place.rank
                 for place in layout.places()
-                if (place.data, place.model) == (data, model)
-                and place.pipeline in {0, layout.pipeline - 1}
+                if (place.data, place.model) == (data, model) and place.pipeline in plan.ends
             ]
             group = dist.new_group(ends)
             if rank in ends and isinstance(group, dist.ProcessGroup):

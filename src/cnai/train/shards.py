@@ -7,11 +7,14 @@ no collective, costs no dispatch through DTensor, and is the same arithmetic.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from cnai.train.ranks import Ranks
 
@@ -27,6 +30,7 @@ class Shard:
         parameter: The parameter of the module.
         local: A leaf that shares the local storage, for the optimizer.
         copies: Ranks that hold these very numbers, this one included.
+        is_sharded: Whether it is sharded over the data axis; torch then sums its gradient.
         is_partial: Whether backward leaves only the part of the gradient that comes from this
             rank's heads, so that it must be summed over the model axis.
     """
@@ -35,7 +39,13 @@ class Shard:
     parameter: nn.Parameter
     local: nn.Parameter
     copies: int
+    is_sharded: bool = False
     is_partial: bool = False
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it is a matrix inside a layer, between two hidden vectors."""
+        return self.is_matrix and self.name.startswith("layers.")
 
     @property
     def is_matrix(self) -> bool:
@@ -72,30 +82,47 @@ def local_of(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def shards_of(module: nn.Module, ranks: Ranks) -> list[Shard]:
-    """List the trained parameters of this rank's part, each once; frozen ones are left out."""
+def held_index(parameter: DTensor) -> tuple[slice, ...]:
+    """Return the slice of each axis of the whole tensor that this rank holds."""
+    size, offset = compute_local_shape_and_global_offset(
+        parameter.shape, parameter.device_mesh, parameter.placements
+    )
+    return tuple(slice(first, first + n) for first, n in zip(offset, size, strict=True))
+
+
+def shards_of(parts: Sequence[nn.Module], ranks: Ranks) -> list[Shard]:
+    """List the trained parameters of this rank's parts, each once; frozen ones are left out."""
+    found: dict[str, nn.Parameter] = {}
+    for part in parts:
+        found |= dict(part.named_parameters())
     return [
         Shard(
             name,
             parameter,
             nn.Parameter(local_of(parameter.detach())),
             _copies(name, parameter, ranks),
+            not _sharded_axes(parameter).isdisjoint(ranks.data_axes),
             _is_partial(name, ranks),
         )
-        for name, parameter in module.named_parameters()
+        for name, parameter in found.items()
         if parameter.requires_grad
     ]
 
 
 def _copies(name: str, parameter: nn.Parameter, ranks: Ranks) -> int:
-    axes = {"data": ranks.layout.data, "model": ranks.layout.model}
-    if isinstance(parameter, DTensor):
-        names = parameter.device_mesh.mesh_dim_names or ()
-        for axis, placement in zip(names, parameter.placements, strict=True):
-            if not placement.is_replicate():  # plain or strided shard
-                axes[axis] = 1
+    sizes = ranks.axis_sizes
+    whole = prod(size for axis, size in sizes.items() if axis not in _sharded_axes(parameter))
     tied_twice = ranks.tie is not None and name == "embedding.weight"
-    return axes["data"] * axes["model"] * (2 if tied_twice else 1)
+    return whole * (2 if tied_twice else 1)
+
+
+def _sharded_axes(parameter: nn.Parameter) -> set[str]:
+    """Return the axes over which it is sharded, evenly or strided."""
+    if not isinstance(parameter, DTensor):
+        return set()
+    names = parameter.device_mesh.mesh_dim_names or ()
+    placed = zip(names, parameter.placements, strict=True)
+    return {axis for axis, placement in placed if not placement.is_replicate()}
 
 
 def _is_partial(name: str, ranks: Ranks) -> bool:
@@ -107,4 +134,7 @@ def _is_partial(name: str, ranks: Ranks) -> bool:
 
 def squared_norm(tensors: list[Tensor]) -> list[float]:
     """Return the sum of squares of each tensor."""
-    return [float(norm) ** 2 for norm in torch._foreach_norm(tensors)] if tensors else []
+    if not tensors:
+        return []
+    norms: list[float] = torch.stack(torch._foreach_norm(tensors)).double().square().tolist()
+    return norms

@@ -22,9 +22,11 @@ meaning: Index of the first transformer layer whose weights are split over the g
 def test_a_section_is_a_table_of_its_keys(ai_cli):
     assert ai_cli("explain", "checkpoint").out == snapshot("""\
 checkpoint: Saved states from which a run goes on.
-key                     default  meaning
-checkpoint.every_steps  50       Steps between checkpoints; the last step is always saved.
-checkpoint.keep         2        Newest checkpoints kept.
+key                       default  meaning
+checkpoint.every_steps    50       Steps between checkpoints; the last step is always saved.
+checkpoint.keep           2        Newest checkpoints kept.
+checkpoint.grace_seconds  120.0    Longest time from a request to stop (Ctrl-C, SIGTERM, a preemption notice) until the ranks are ended, whether or not the last checkpoint is written.
+checkpoint.mode           async    `async`: training goes on while a copy of the state is written, which takes as much memory again as the state; `sync`: training waits. The last checkpoint is always waited for.
 """)
 
 

@@ -4,6 +4,12 @@ from inline_snapshot import snapshot
 from cnai.core.spec import load_spec
 
 
+def test_a_folder_is_not_overwritten(ai_cli):
+    ran = ai_cli("init", ".", "-y")
+    assert ran.code == 2
+    assert "`.` is a folder" in ran.err
+
+
 def test_a_spec_is_written_and_the_next_command_is_told(ai_cli, tmp_path):
     ran = ai_cli("init", "first.yaml")
     assert (ran.code, ran.out, ran.err) == snapshot(

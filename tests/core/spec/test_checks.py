@@ -56,6 +56,42 @@ def test_more_stages_than_layers():
     )
 
 
+def test_several_stages_a_rank_need_layers_too():
+    asked = {"model__layers": 4, "pipeline_parallel__stages": 4}
+    (mistake,) = told(**asked, pipeline_parallel__schedule="ZBVZeroBubble")
+    assert "is 4 with 2 stages a rank" in mistake
+    assert "use at most 2 stages" in mistake
+
+
+@pytest.mark.parametrize(
+    ("schedule", "virtual", "hint"),
+    [("1F1B", 2, "Interleaved1F1B"), ("DualPipeV", 1, "1F1B or GPipe"), ("GPipe", 3, "LoopedBFS")],
+)
+def test_a_schedule_with_the_wrong_number_of_stages(schedule, virtual, hint):
+    asked = {"pipeline_parallel__schedule": schedule, "pipeline_parallel__virtual": virtual}
+    (mistake,) = told(pipeline_parallel__stages=2, **asked)
+    assert f"`parallel.pipeline_parallel.virtual` is {virtual}" in mistake
+    assert hint in mistake
+
+
+def test_several_stages_a_rank_without_a_pipeline():
+    (mistake,) = told(pipeline_parallel__stages=1, pipeline_parallel__virtual=2)
+    assert "there is no pipeline" in mistake
+
+
+@pytest.mark.parametrize("key", ["recompute", "compile"])
+def test_what_a_split_backward_pass_would_do_many_times(key):
+    value = {"recompute": "full", "compile": True}[key]
+    (mistake,) = told(pipeline_parallel__schedule="ZBVZeroBubble", **{f"train__{key}": value})
+    assert f"train.{key}" in mistake
+    assert "use the schedule Interleaved1F1B" in mistake
+
+
+def test_layers_of_a_module_are_not_known():
+    (mistake,) = told(model__module="a:b", train__recompute="full")
+    assert "`train.recompute` works on the layers of a decoder" in mistake
+
+
 def test_a_split_beyond_the_last_layer():
     assert told(model__layers=4, model_parallel__split_layer=5) == snapshot(
         [

@@ -30,7 +30,7 @@ def test_a_section_lists_its_keys():
             range="",
             default=None,
             doc="Saved states from which a run goes on.",
-            children=("checkpoint.every_steps", "checkpoint.keep"),
+            children=("checkpoint.every_steps", "checkpoint.keep", 'checkpoint.grace_seconds', 'checkpoint.mode'),
         )
     )
 
@@ -54,7 +54,15 @@ def test_every_key_says_what_it_means(key):
         ("train.final_rate", ("a number", "0 or more, at most 1")),
         ("data.validation_fraction", ("a number", "above 0, below 1")),
         ("train.betas", ("a list of 2 numbers", "0 or more, below 1")),
-        ("train.schedule", ("one of `cosine`, `linear`, `constant`", "")),
+        ("train.schedule", ("one of `cosine`, `linear`, `constant`, `wsd`", "")),
+        (
+            "train.lora.targets",
+            (
+                "a list, each one of `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`, "
+                "`up_proj`, `down_proj`",
+                "",
+            ),
+        ),
         ("monitor.prometheus_port", ("a whole number or none", "1 or more, at most 65535")),
         ("serve.enabled", ("`true` or `false`", "")),
     ],

@@ -135,7 +135,7 @@ def test_all_mistakes_of_a_spec_are_told_at_once(spec_file):
             "spec.yaml:1 steps | unknown key `steps` | did you mean `train.steps`?",
             "spec.yaml:3 train.step | unknown key `train.step` | did you mean `train.steps`?",
             "spec.yaml:4 train.batch | `train.batch` is `lots`, but it wants a whole number, 1 or more | the default is `16`; see `ai-cli explain train.batch`",
-            "spec.yaml:5 train.schedule | `train.schedule` is `Cosin`, but it wants one of `cosine`, `linear`, `constant` | did you mean `cosine`?",
+            "spec.yaml:5 train.schedule | `train.schedule` is `Cosin`, but it wants one of `cosine`, `linear`, `constant`, `wsd` | did you mean `cosine`?",
             "spec.yaml:6 train.steps | `train.steps` is `0`, but it wants a whole number, 1 or more | the default is `200`; see `ai-cli explain train.steps`",
             "spec.yaml:7 train.betas | `train.betas` is `[0.9, 1.5]`, but it wants a list of 2 numbers, 0 or more, below 1 | the default is `[0.9, 0.95]`; see `ai-cli explain train.betas`",
             "spec.yaml:8 train.clip_norm | `train.clip_norm` is `.inf`, but it wants a number or none, above 0 | the default is `1.0`; see `ai-cli explain train.clip_norm`",

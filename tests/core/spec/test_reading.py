@@ -23,6 +23,10 @@ def told(tmp_path, monkeypatch):
     return tell
 
 
+def test_standard_input_is_named_as_a_file():
+    assert "/dev/stdin" in mistakes("-")[0]
+
+
 def test_a_missing_file_names_the_command_that_writes_one(told):
     assert mistakes("spec.yaml") == snapshot(
         ["spec.yaml | no spec at `spec.yaml` | write one with `ai-cli init spec.yaml`"]

@@ -196,6 +196,10 @@ def test_all_ranks_waiting_for_data_is_nobodys_fault():
     assert run("lagging_rank", events) == []
 
 
+def test_milliseconds_are_no_lag_however_short_the_steps_are():
+    assert run("lagging_rank", gang(40, step_seconds=0.006, data_wait_seconds=0.005)) == []
+
+
 def test_a_single_slow_step_is_healthy():
     events = gang(20)
     events[42] = step(11, rank=2, step_seconds=9.0)

@@ -33,6 +33,12 @@ endpoint_option = click.option("--endpoint", help="Address of an S3-compatible s
 @endpoint_option
 @click.option("--vocab", type=click.IntRange(256), default=4096, help="Tokens of the tokenizer.")
 @click.option("--sequence", type=click.IntRange(2), default=128, help="Tokens in a row.")
+@click.option(
+    "--validation-fraction",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    help="Share of the documents kept out of training.",
+)
 @click.option("--text-field", default="text", help="Field of a JSONL or Parquet file.")
 @click.option("--tokenizer", type=click.Path(path_type=Path), help="A tokenizer.json to use.")
 def import_verb(out: Output, source: str, store: str, endpoint: str | None, **options: Any) -> None:
@@ -48,7 +54,7 @@ def import_verb(out: Output, source: str, store: str, endpoint: str | None, **op
         manifest = import_text(source, store, endpoint, options, listener)
     out.record(manifest)
     _show(out, [manifest])
-    out.next(f"ai-cli data list --store {store}")
+    out.next("ai-cli data list --store", store)
 
 
 @command("list", examples=["ai-cli data list", "ai-cli data list --store s3://bucket/notes"])
@@ -60,7 +66,11 @@ def list_verb(out: Output, store: str, endpoint: str | None) -> None:
 
     found = datasets_of(store, endpoint)
     out.record({"store": store, "datasets": found})
-    _show(out, found)
+    if found:
+        _show(out, found)
+    else:
+        out.note(f"no dataset in `{store}`")
+        out.hint("make one with `ai-cli data import SOURCE`, or name another store")
 
 
 @command("verify", examples=["ai-cli data verify", "ai-cli data verify 3f2a90c1d4e5"])

@@ -34,4 +34,4 @@ def verb(out: Output, run: Path, step: int | None) -> None:
             ]
         ],
     )
-    out.next(f"ai-cli quantize --input-model {run} --output-model {run}/artifacts/model-int8")
+    out.next("ai-cli quantize --input-model", run, "--output-model", f"{run.name}-int8")

@@ -43,4 +43,4 @@ def verb(out: Output, run: Path, output: Path, step: int | None) -> None:
             ]
         ],
     )
-    out.next(f"ai-cli serve {output}")
+    out.next("ai-cli serve", output)

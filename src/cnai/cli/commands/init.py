@@ -29,6 +29,7 @@ def verb(out: Output, path: Path, kind: str, *, yes: bool) -> None:
 
     PATH is the file to write, run.yaml when it is left out; `-` prints the spec instead.
     """
+    from cnai.core.errors import SpecError
     from cnai.core.files import write_atomically
     from cnai.core.spec.template import template
 
@@ -37,12 +38,16 @@ def verb(out: Output, path: Path, kind: str, *, yes: bool) -> None:
         out.record({"kind": kind, "spec": text})
         out.text(text)
         return
+    if path.is_dir():
+        raise SpecError(
+            f"`{path}` is a folder", where=str(path), hint=f"name a file, `{path / DEFAULT_SPEC}`"
+        )
     if path.exists():
         out.confirm(f"overwrite {path}?", yes=yes)
     write_atomically(path, text.encode())
     out.record({"kind": kind, "path": str(path)})
     out.note(f"wrote {path}")
-    out.next(f"ai-cli run {path}")
+    out.next("ai-cli run", path)
 
 
 def _run_name(path: Path) -> str:

@@ -37,4 +37,4 @@ def verb(out: Output, spec: Path, sets: tuple[str, ...], *, everything: bool) ->
     if everything:
         show_candidates(out, others)
     if loaded.resources.device == "auto":
-        out.next(f"ai-cli run {spec}")
+        out.next("ai-cli run", spec)

@@ -21,7 +21,7 @@ from cnai.cli.screen import screen
     "--input-model",
     required=True,
     type=click.Path(path_type=Path),
-    help="A run folder, or a Llama folder in Hugging Face layout.",
+    help="A run folder, or a model folder in Hugging Face layout.",
 )
 @click.option(
     "--output-model", required=True, type=click.Path(path_type=Path), help="Folder to write."
@@ -76,4 +76,4 @@ def verb(
                 ]
             ],
         )
-    out.next(f"ai-cli serve {output_model}")
+    out.next("ai-cli serve", output_model)

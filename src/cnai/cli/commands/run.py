@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnai.cli.framework import command
-from cnai.cli.options import dry_run_flag, fresh_flag, on_option, read_spec, spec_options, yes_flag
+from cnai.cli.options import dry_run_flag, fresh_flag, on_option, spec_options, yes_flag
 from cnai.cli.output import Output
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def verb(
 
     Stages that an earlier command finished are not done again.
     """
-    from cnai.cli.asking import planned
+    from cnai.cli.asking import planned, spec_to_train
 
-    loaded = read_spec(spec, (*sets, *([f"resources.on={on}"] if on else []))).spec
+    loaded = spec_to_train(spec, sets, on=on, fresh=fresh)
     plan = planned(out, loaded, yes=yes, dry_run=dry_run)
     if plan is None:
         return
@@ -55,7 +55,7 @@ def verb(
     if keep:
         _keep(out, loaded, summary)
     elif summary.servable:
-        out.next(f"ai-cli serve {summary.servable}")
+        out.next("ai-cli serve", summary.servable)
 
 
 def show_summary(out: Output, summary: RunSummary) -> None:

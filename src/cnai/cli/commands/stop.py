@@ -20,4 +20,4 @@ def verb(out: Output, run: Path) -> None:
     out.record({"run": str(run), "process": owner})
     out.text(f"run {run} is not running" if owner is None else f"asked process {owner} to stop")
     if owner is not None:
-        out.next(f"ai-cli watch {run}")
+        out.next("ai-cli watch", run)

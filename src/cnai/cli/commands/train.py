@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cnai.cli.framework import command
-from cnai.cli.options import dry_run_flag, fresh_flag, on_option, read_spec, spec_options, yes_flag
+from cnai.cli.options import dry_run_flag, fresh_flag, on_option, spec_options, yes_flag
 from cnai.cli.output import Output
 
 
@@ -26,9 +26,9 @@ def verb(
     fresh: bool,
 ) -> None:
     """Train a model, or go on with a training that was interrupted."""
-    from cnai.cli.asking import planned
+    from cnai.cli.asking import planned, spec_to_train
 
-    loaded = read_spec(spec, (*sets, *([f"resources.on={on}"] if on else []))).spec
+    loaded = spec_to_train(spec, sets, on=on, fresh=fresh)
     plan = planned(out, loaded, yes=yes, dry_run=dry_run)
     if plan is None:
         return
@@ -52,4 +52,4 @@ def verb(
             ]
         ],
     )
-    out.next(f"ai-cli eval {run.root}")
+    out.next("ai-cli eval", run.root)

@@ -5,7 +5,7 @@ comes a checked, frozen `RunSpec` that knows where each value came from. It neve
 machines, data or the network: what needs those is the planner's business.
 """
 
-from cnai.core.spec.identity import digest, same_work
+from cnai.core.spec.identity import digest, is_free, same_work, value_of
 from cnai.core.spec.load import LoadedSpec, load_spec, user_config_path
 from cnai.core.spec.sections import RunSpec
 from cnai.core.spec.writing import to_yaml
@@ -14,8 +14,10 @@ __all__ = [
     "LoadedSpec",
     "RunSpec",
     "digest",
+    "is_free",
     "load_spec",
     "same_work",
     "to_yaml",
     "user_config_path",
+    "value_of",
 ]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cnai.core.errors import SpecError
+from cnai.core.schedules import SCHEDULES
 from cnai.core.shape import DecoderShape
 from cnai.core.spec.layers import Setting
 from cnai.core.spec.sections import RunSpec
@@ -181,12 +182,8 @@ def group_splits_the_weights(asked: Asked) -> Iterator[Mistake]:
     shape, size = asked.shape, asked.spec.parallel.model_parallel.size
     if shape is None or size is None:
         return
-    parts = {
-        "heads": shape.heads,
-        "kv_heads": shape.kv_heads,
-        "ffn_width": shape.ffn_width,
-        "vocab": shape.vocab,
-    }
+    names = ("heads", "kv_heads", "ffn_width", "vocab")
+    parts: dict[str, int] = {name: getattr(shape, name) for name in names}
     uneven = [f"`model.{name}` {whole}" for name, whole in parts.items() if whole % size]
     if uneven:
         yield Mistake(
@@ -196,18 +193,78 @@ def group_splits_the_weights(asked: Asked) -> Iterator[Mistake]:
         )
 
 
+def schedule_has_its_stages(asked: Asked) -> Iterator[Mistake]:
+    """A schedule gets as many stages a rank as it can order."""
+    pipeline = asked.spec.parallel.pipeline_parallel
+    schedule, virtual = SCHEDULES[pipeline.schedule], pipeline.virtual
+    if virtual is None:
+        return
+    if pipeline.stages == 1 and virtual > 1:
+        yield Mistake(
+            ("parallel.pipeline_parallel.virtual",),
+            f"`parallel.pipeline_parallel.virtual` is {virtual}, but there is no pipeline",
+            "remove it, or set `parallel.pipeline_parallel.stages` to 2 or more",
+        )
+    elif not schedule.takes_virtual(virtual):
+        yield Mistake(
+            ("parallel.pipeline_parallel.virtual", "parallel.pipeline_parallel.schedule"),
+            f"`parallel.pipeline_parallel.virtual` is {virtual}, but the schedule {schedule.name} "
+            f"wants {schedule.virtual} stages a rank",
+            f"remove it, or use the schedule {_ordering(virtual)}",
+        )
+
+
+def split_backward_is_left_alone(asked: Asked) -> Iterator[Mistake]:
+    """A schedule that splits the backward pass walks through a layer once for each weight."""
+    pipeline, train = asked.spec.parallel.pipeline_parallel, asked.spec.train
+    if not SCHEDULES[pipeline.schedule].splits_backward or pipeline.stages == 1:
+        return
+    for key, value, asked_for in (
+        ("train.recompute", train.recompute, train.recompute != "none"),
+        ("train.compile", "true", train.compile),
+    ):
+        if asked_for:
+            yield Mistake(
+                (key, "parallel.pipeline_parallel.schedule"),
+                f"`{key}` is {value}, but the schedule {pipeline.schedule} takes the backward pass "
+                "of a layer apart",
+                f"use the schedule Interleaved1F1B, or remove `{key}`",
+            )
+
+
+def module_is_taken_whole(asked: Asked) -> Iterator[Mistake]:
+    """Of a user's own module no layers are known."""
+    train = asked.spec.train
+    for key, asked_for in (
+        ("train.recompute", train.recompute != "none"),
+        ("train.compile", train.compile),
+    ):
+        if asked_for and asked.spec.model.module:
+            yield Mistake(
+                (key, "model.module"),
+                f"`{key}` works on the layers of a decoder; a model from `model.module` has none",
+                f"remove `{key}` and do it in the module",
+            )
+
+
+def _ordering(virtual: int) -> str:
+    return " or ".join(name for name, one in SCHEDULES.items() if one.takes_virtual(virtual))
+
+
 def stages_have_layers(asked: Asked) -> Iterator[Mistake]:
     """There is a layer for each stage, and the split begins inside the model."""
     shape = asked.shape
     if shape is None:
         return
-    stages = asked.spec.parallel.pipeline_parallel.stages
-    if stages is not None and stages > shape.layers:
+    pipeline = asked.spec.parallel.pipeline_parallel
+    stages, virtual = pipeline.stages, pipeline.virtual or SCHEDULES[pipeline.schedule].virtual
+    if stages is not None and stages > 1 and stages * virtual > shape.layers:
+        each = f" with {virtual} stages a rank" if virtual > 1 else ""
         yield Mistake(
             ("parallel.pipeline_parallel.stages",),
-            f"`parallel.pipeline_parallel.stages` is {stages}, but the model has only "
+            f"`parallel.pipeline_parallel.stages` is {stages}{each}, but the model has only "
             f"{shape.layers} layers",
-            f"use at most {shape.layers} stages",
+            f"use at most {max(1, shape.layers // virtual)} stages",
         )
     split_layer = asked.spec.parallel.model_parallel.split_layer
     if split_layer > shape.layers:
@@ -317,6 +374,9 @@ RULES: tuple[Rule, ...] = (
     heads_share_the_width,
     a_known_mix_of_options,
     group_splits_the_weights,
+    schedule_has_its_stages,
+    split_backward_is_left_alone,
+    module_is_taken_whole,
     stages_have_layers,
     sizes_make_the_ranks,
     batch_divides,

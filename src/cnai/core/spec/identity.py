@@ -11,6 +11,8 @@ from cnai.core.spec.sections import RunSpec
 FREE = (
     "version", "name", "output", "parallel", "resources", "checkpoint", "monitor", "compress",
     "serve", "data.store", "data.endpoint", "train.max_restarts", "train.timeout_seconds",
+    "train.evaluate_every", "train.evaluate_sequences", "train.recompute", "train.compile",
+    "train.deterministic", "train.elastic", "train.give_up_rank_after", "train.regrow_seconds",
 )  # fmt: skip
 """Keys that may change while a run goes on: where and how it is done, and what comes after
 training (whose stages name their own inputs). The layout too: a run resumes at any."""
@@ -23,7 +25,12 @@ def digest(spec: RunSpec) -> str:
 
 def same_work(a: RunSpec, b: RunSpec) -> list[str]:
     """Return the keys that make the two train different models; empty = the same work."""
-    return [key for key in FIELDS if not _is_free(key) and value_of(a, key) != value_of(b, key)]
+    return [key for key in FIELDS if not is_free(key) and value_of(a, key) != value_of(b, key)]
+
+
+def is_free(key: str) -> bool:
+    """Tell whether a key may change while a run goes on."""
+    return any(key == free or key.startswith(f"{free}.") for free in FREE)
 
 
 def value_of(spec: RunSpec, key: str) -> Any:
@@ -32,7 +39,3 @@ def value_of(spec: RunSpec, key: str) -> Any:
     for part in key.split("."):
         value = getattr(value, part)
     return value
-
-
-def _is_free(key: str) -> bool:
-    return any(key == free or key.startswith(f"{free}.") for free in FREE)

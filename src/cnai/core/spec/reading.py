@@ -84,6 +84,8 @@ def _read_text(path: Path) -> str:
 
 
 def _hint_for_missing(path: Path) -> str:
+    if path == Path("-"):
+        return "name a file; for standard input that is `/dev/stdin`"
     beside: Iterable[Path] = path.parent.iterdir() if path.parent.is_dir() else ()
     names = [one.name for one in beside if one.suffix in {".yaml", ".yml", ".json"}]
     match = get_close_matches(path.name, names, n=1)

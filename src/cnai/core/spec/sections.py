@@ -115,9 +115,11 @@ class DataParallel(Section):
 
     size: Positive | None = None
     """Copies; none = chosen by the planner."""
-    sharding: Literal["auto", "none", "full"] = "auto"
-    """Whether the copies share out the parameters (`full`, FSDP) or each hold all (`none`); `auto`
-    = `none` where it fits the memory."""
+    sharding: Literal["auto", "none", "hybrid", "full"] = "auto"
+    """Whether the copies share out the parameters (`full`, FSDP), do so in groups (`hybrid`), or
+    each hold all (`none`); `auto` = `none` where it fits the memory, else `full`."""
+    shard_group: Positive | None = None
+    """Copies in a group of hybrid sharding; none = as many as one machine holds."""
 
 
 class ModelParallel(Section):
@@ -128,15 +130,30 @@ class ModelParallel(Section):
     split_layer: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 0
     """Index of the first transformer layer whose weights are split over the group; layers before
     it are replicated inside the group. 0 = all layers are split."""
+    sequence: bool = False
+    """Whether the group also shares out the positions of the residual stream between the split
+    matrices (sequence parallelism): less memory for activations, as many bytes sent."""
 
 
 class PipelineParallel(Section):
     """Stages into which the layers are cut."""
 
     stages: Positive | None = None
-    """Stages; none = chosen by the planner."""
-    schedule: Literal["1F1B", "GPipe"] = "1F1B"
-    """Order of forward and backward passes."""
+    """Ranks in the pipeline, each with one stage, or with `virtual` of them; none = chosen by the
+    planner."""
+    schedule: Literal[
+        "1F1B",
+        "GPipe",
+        "Interleaved1F1B",
+        "LoopedBFS",
+        "InterleavedZeroBubble",
+        "ZBVZeroBubble",
+        "DualPipeV",
+    ] = "1F1B"
+    """Order of forward and backward passes. With several stages a rank there is less idle time;
+    the last three compute the gradients of the weights when they would else idle."""
+    virtual: Positive | None = None
+    """Stages a rank; none = 1, or 2 where the schedule needs them."""
     microbatches: Positive | None = None
     """Pieces into which a rank's share of the batch is cut; none = chosen by the planner."""
 
@@ -181,12 +198,18 @@ class Train(Section):
     """Peak learning rate."""
     warmup_steps: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 10
     """Steps over which the rate rises from 0."""
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    """How the rate falls after the warm-up."""
+    schedule: Literal["cosine", "linear", "constant", "wsd"] = "cosine"
+    """How the rate falls after the warm-up; `wsd` keeps it (stable) and lets it fall at the end
+    (decay)."""
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """Share of the steps, at the end, over which `wsd` falls."""
     final_rate: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Rate at the last step as a share of the peak."""
-    optimizer: Literal["adamw", "sgd"] = "adamw"
-    """Update rule."""
+    optimizer: Literal["adamw", "muon", "sgd"] = "adamw"
+    """Update rule; `muon` updates the matrices of the layers by orthogonalised momentum, at a scale
+    that AdamW's learning rate fits, and everything else by AdamW."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.95
+    """Decay of Muon's average."""
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (
         0.9,
         0.95,
@@ -196,8 +219,23 @@ class Train(Section):
     """Decay of the matrices (not of norms)."""
     clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
     """Largest norm of the gradient; none = no clipping."""
+    z_loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Weight of the squared log-partition of the logits in what is minimised, which keeps them from
+    drifting, for instance 1e-4; the loss that is shown is without it."""
+    evaluate_every: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 0
+    """Steps between measurements on validation sequences, and one after the last; 0 = never."""
+    evaluate_sequences: Positive = 64
+    """Validation sequences in such a measurement."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Number format of the matrix products; weights and optimizer stay in float32."""
+    recompute: Literal["none", "selective", "full"] = "none"
+    """Layers that forget their activations and compute them again in backward, which takes a third
+    more work and much less memory: none of them, every second one (`selective`) or all."""
+    compile: bool = False
+    """Whether each layer is compiled (torch.compile): slower to start, faster after. Layers that
+    are split over the model-parallel group are not."""
+    deterministic: bool = False
+    """Whether only kernels that give the same bits every time may be used."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the initial weights and of the order of the data."""
     lora: Lora = Lora()
@@ -205,6 +243,14 @@ class Train(Section):
     """How often a run may be started again after it lost a rank."""
     timeout_seconds: Positive = 300
     """Longest wait for another rank before a step counts as hung."""
+    elastic: bool = False
+    """Whether a run whose machines have become fewer goes on with fewer ranks, on the same curve,
+    and grows back when they return; otherwise it waits for its own layout."""
+    give_up_rank_after: Positive = 2
+    """Losses of the same rank after which an elastic run goes on without its place."""
+    regrow_seconds: Annotated[float, Field(ge=0)] = 300.0
+    """Shortest time before an elastic run that has shrunk tries to grow back; doubled each time
+    that ranks are given up again."""
 
 
 class Resources(Section):
@@ -231,6 +277,12 @@ class Checkpoint(Section):
     """Steps between checkpoints; the last step is always saved."""
     keep: Positive = 2
     """Newest checkpoints kept."""
+    grace_seconds: Annotated[float, Field(gt=0)] = 120.0
+    """Longest time from a request to stop (Ctrl-C, SIGTERM, a preemption notice) until the ranks
+    are ended, whether or not the last checkpoint is written."""
+    mode: Literal["async", "sync"] = "async"
+    """`async`: training goes on while a copy of the state is written, which takes as much memory
+    again as the state; `sync`: training waits. The last checkpoint is always waited for."""
 
 
 class Monitor(Section):

@@ -16,6 +16,8 @@ from cnai.core.events import AttemptStarted, Event, Finding, Repair, StepDone
 WINDOW_STEPS = 10
 DATA_SHARE = 0.2
 DATA_TIMES = 4.0
+DATA_SECONDS = 0.02
+"""A shorter wait is the noise of a busy machine, however short the steps are."""
 COOL_DOWN_STEPS = 100
 
 _Times = tuple[float, float]
@@ -57,7 +59,7 @@ class LaggingRank:
         data = {rank: median(t[1] for t in window) for rank, window in self._times.items()}
         late, late_others = _slowest(data)
         step = data[late] + median(t[0] for t in self._times[late])
-        if data[late] <= DATA_SHARE * step or data[late] <= DATA_TIMES * late_others:
+        if data[late] <= max(DATA_SECONDS, DATA_SHARE * step, DATA_TIMES * late_others):
             return None
         why = f"waits {data[late]:.3f} s a step for data, the others {late_others:.3f} s"
         return self._finding(event, late, why, "look at that rank's path to the data store")

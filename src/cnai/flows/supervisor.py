@@ -1,0 +1,310 @@
+"""What keeps a training going over its attempts, whatever happens to its ranks.
+
+An attempt is one life of all ranks together. When a rank is lost the others cannot go on, so they
+are ended too, and the next attempt resumes from the newest whole checkpoint, perhaps in another
+layout. The position in the data is the step, so the curve goes on as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import time
+
+from cnai.cluster.ranks import Order, RankEnded
+from cnai.core.dataset import DatasetManifest
+from cnai.core.errors import ClusterError, Interrupted, RunError, error_of
+from cnai.core.events import (
+    AttemptStarted,
+    CheckpointRejected,
+    Event,
+    LayoutChanged,
+    RankFailed,
+    RankLost,
+    RunEnded,
+    StepDone,
+)
+from cnai.core.files import write_atomically
+from cnai.core.layout import ParallelPlan
+from cnai.core.records import encode_pretty, to_dict
+from cnai.core.runfolder import EventWriter, RunFolder, read_events
+from cnai.core.spec import RunSpec
+from cnai.diagnose import diagnose_run
+from cnai.flows.capacity import Capacity
+from cnai.flows.data import place_of
+from cnai.flows.doors import Doors
+from cnai.flows.layouts import Change, Layouts
+from cnai.flows.listener import Listener
+from cnai.flows.logs import tail
+from cnai.flows.shape import steps_of
+from cnai.flows.stopping import StopWish
+from cnai.flows.worker_order import WorkerOrder
+from cnai.monitor import DETECTORS, RunFollower, RunProgress, Tick, Watch
+from cnai.train.manifest import newest_whole
+
+_POLL_SECONDS = 0.25
+_GRACE_SECONDS = 2.0
+_TAIL_LINES = 20
+
+
+class Supervisor:
+    """Keeps one run going over its attempts."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        run: RunFolder,
+        plan: ParallelPlan,
+        doors: Doors,
+        agent: EventWriter,
+        listener: Listener,
+        wish: StopWish,
+    ) -> None:
+        self._spec = spec
+        self._run = run
+        self._doors = doors
+        self._gang = doors.gang
+        self._agent = agent
+        self._listener = listener
+        self._wish = wish
+        self._steps = steps_of(spec)
+        self._layouts = Layouts(
+            spec, run, plan, Capacity(spec, doors.fleet, doors.clock.monotonic), listener
+        )
+        self._start_seconds = time.monotonic()
+        self._restarts = 0
+        self._change: Change | None = None
+        self._follower = RunFollower(run)
+        self._watch_for = Watch.of(list(DETECTORS.values()))
+        # What earlier commands lived through teaches the detectors, but was told by them.
+        before = self._follower.read()
+        for event in before:
+            self._watch_for.update(event)
+        self._attempt = sum(isinstance(e, AttemptStarted) for e in before)
+
+    def supervise(self, manifest: DatasetManifest) -> RunProgress:
+        """Start attempts until one reaches the last step."""
+        while (done := self._resume_step()) < self._steps:
+            self._settle_layout(done)
+            try:
+                self._start(done, manifest)
+            except ClusterError:
+                # Ctrl-C in the moment between fork and exec ends the new process.
+                if self._wish.times:
+                    raise self._stopped() from None
+                raise
+            lost = self._watch()
+            if self._wish.times:
+                raise self._stopped()
+            if lost and self._change is None:
+                self._after_loss(lost)
+                self._restarts += 1
+            elif lost:
+                self._raise_if_failed(read_events(self._run))
+            elif self._change is None and self._resume_step() < self._steps:
+                raise self._stopped()  # somebody asked a rank itself
+            self._attempt += 1
+        self._record_end("done", self._steps)
+        self._observe()
+        return self._follower.progress()
+
+    @property
+    def seconds(self) -> float:
+        """Time since this command began to train."""
+        return time.monotonic() - self._start_seconds
+
+    def _resume_step(self) -> int:
+        step, rejected = newest_whole(self._run)
+        for error in rejected:
+            self._listener.warn(f"{error.message}; going on from step {step}")
+            self._agent.write(
+                CheckpointRejected(
+                    time_unix=time.time(), path=error.where or "", reason=error.message
+                )
+            )
+        return step
+
+    def _settle_layout(self, done: int) -> None:
+        """Take the layout that there is room for before the ranks are started."""
+        self._change = None
+        before = self._layouts.plan
+        change = self._layouts.change()
+        if change is not None:
+            self._layouts.take(change)
+            self._agent.write(
+                LayoutChanged(
+                    time_unix=time.time(),
+                    before=str(before.layout),
+                    after=str(change.plan.layout),
+                    plan_digest=change.plan.digest,
+                    step=done,
+                    reason=change.reason,
+                )
+            )
+            self._listener.note(f"{before.layout} -> {change.plan.layout}: {change.reason}")
+        self._layouts.check()
+
+    def _start(self, done: int, manifest: DatasetManifest) -> None:
+        plan = self._layouts.plan
+        layout = plan.layout
+        for file in (self._run.plan_file, self._run.attempt_plan(self._attempt)):
+            write_atomically(file, encode_pretty(plan))
+        self._agent.write(
+            AttemptStarted(
+                time_unix=time.time(),
+                attempt=self._attempt,
+                ranks=layout.ranks,
+                steps=self._steps,
+                plan_digest=plan.digest,
+                layout=str(layout),
+                resumed_step=done,
+            )
+        )
+        if done:
+            self._listener.note(f"resuming from the checkpoint of step {done}")
+        self._listener.note(f"starting {layout.ranks} rank{'s' if layout.ranks > 1 else ''}")
+        order = WorkerOrder(
+            run=str(self._run.root.absolute()),
+            resume_step=done,
+            dataset=place_of(self._spec, self._run, manifest),
+        )
+        self._gang.start(
+            Order(
+                target=self._doors.worker,
+                ranks=layout.ranks,
+                payload=to_dict(order),
+                logs=self._run.logs,
+                environment=self._doors.environment(layout.ranks),
+                attempt=self._attempt,
+            )
+        )
+
+    def _watch(self) -> list[RankEnded]:
+        """Follow an attempt to its end; return the ranks that did not end well."""
+        bad: list[RankEnded] = []
+        asked = 0
+        deadline: float | None = None
+        while self._gang.living:
+            bad += [end for end in self._gang.poll(_POLL_SECONDS) if end.code != 0]
+            self._observe()
+            if self._gang.noticed:
+                self._wish.notice()
+            if bad:
+                return bad + self._end_victims()
+            wishes = self._wish.times or int(self._wants_change())
+            if wishes > asked:
+                asked = wishes
+                self._ask_to_stop(asked)
+                deadline = deadline or time.monotonic() + self._spec.checkpoint.grace_seconds
+            if deadline is not None and time.monotonic() > deadline:
+                self._give_up_waiting()
+                deadline = None
+        self._observe()
+        return bad
+
+    def _wants_change(self) -> bool:
+        """Tell whether the ranks are to be ended because another layout is due."""
+        if self._change is None:
+            self._change = self._layouts.change()
+            if self._change is not None:
+                after = self._change.plan.layout
+                self._listener.note(f"changing over to {after}: {self._change.reason}")
+        return self._change is not None
+
+    def _observe(self) -> None:
+        """Show what is new to the detectors and the user, and keep what the detectors found."""
+        for event in (*self._follower.read(), Tick(time_unix=time.time())):
+            for finding in self._watch_for.update(event):
+                self._agent.write(finding)
+                self._listener.warn(f"{finding.detector}: {finding.message}")
+        self._listener.training(self._follower.progress())
+
+    def _end_victims(self) -> list[RankEnded]:
+        """Give the other ranks a moment to say what they saw, then end them."""
+        bad: list[RankEnded] = []
+        deadline = time.monotonic() + _GRACE_SECONDS
+        while self._gang.living and time.monotonic() < deadline:
+            bad += [end for end in self._gang.poll(_POLL_SECONDS) if end.code != 0]
+        self._gang.kill()
+        return bad
+
+    def _ask_to_stop(self, times: int) -> None:
+        if times == 1:
+            if self._wish.times:
+                self._listener.note("stopping after this step, with a checkpoint; again = at once")
+            self._gang.ask_to_stop()
+        else:
+            self._gang.kill()
+
+    def _give_up_waiting(self) -> None:
+        self._listener.warn(
+            f"the ranks did not stop within {self._spec.checkpoint.grace_seconds:g} s "
+            "(`checkpoint.grace_seconds`); ending them without a checkpoint"
+        )
+        self._gang.kill()
+
+    def _after_loss(self, lost: list[RankEnded]) -> None:
+        """Record the losses; raise when starting again would not help."""
+        events = read_events(self._run)
+        self._raise_if_failed(events)
+        for end in lost:
+            self._agent.write(
+                RankLost(
+                    time_unix=time.time(),
+                    rank=end.rank,
+                    attempt=self._attempt,
+                    exit_code=end.code,
+                    step=_last_step(events, end.rank),
+                    log_tail=_log_tail(self._run, end.rank),
+                )
+            )
+        diagnosis = diagnose_run(self._run)
+        summary = diagnosis.summary
+        if self._restarts >= self._spec.train.max_restarts:
+            self._record_end("failed", _last_step(events) or 0, summary)
+            raise RunError(
+                f"training failed: {summary}",
+                where=str(self._run.root),
+                hint=f"see `ai-cli diagnose {self._run.root}`; the checkpoints are kept, and the "
+                "same command goes on from the newest",
+            )
+        root = diagnosis.root_rank
+        self._layouts.lost(lost[0].rank if root is None else root)
+        self._listener.warn(f"{summary}; starting the ranks again")
+
+    def _raise_if_failed(self, events: list[Event]) -> None:
+        failures = [e for e in events if isinstance(e, RankFailed) and e.attempt == self._attempt]
+        if failures:
+            first = failures[0]
+            self._record_end("failed", _last_step(events) or 0, first.message)
+            raise error_of(first.code, first.message, hint=first.hint, where=first.where)
+
+    def _stopped(self) -> Interrupted:
+        step = (self._run.checkpoint_steps() or [0])[-1]
+        self._record_end("stopped", step)
+        return Interrupted(
+            f"stopped; the checkpoint of step {step} is kept"
+            if step
+            else "stopped before the first checkpoint",
+            where=str(self._run.root),
+            hint="run the same command again to go on",
+        )
+
+    def _record_end(self, outcome: str, step: int, reason: str = "") -> None:
+        self._agent.write(
+            RunEnded(
+                time_unix=time.time(),
+                outcome=outcome,
+                step=step,
+                seconds=self.seconds,
+                reason=reason,
+            )
+        )
+
+
+def _last_step(events: list[Event], rank: int | None = None) -> int | None:
+    steps = [e.step for e in events if isinstance(e, StepDone) and rank in {None, e.rank}]
+    return steps[-1] if steps else None
+
+
+def _log_tail(run: RunFolder, rank: int) -> str:
+    log = run.rank_log(rank)
+    return "\n".join(tail(log, _TAIL_LINES)) if log.is_file() else ""

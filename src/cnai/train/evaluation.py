@@ -1,0 +1,74 @@
+"""Measuring the model on validation rows while it is trained, in the layout that trains it.
+
+Every data rank judges its share of the rows, forward only, also through a pipeline. A pass takes as
+many rows as a step; the last is filled up with rows that do not count, so that all ranks pass
+equally often.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cnai.core.batches import BatchReader
+from cnai.core.errors import DataError
+from cnai.core.events import EvaluationDone
+from cnai.core.layout import ParallelPlan
+from cnai.train.pipeline import Engine
+from cnai.train.ranks import Ranks
+
+
+class Evaluation:
+    """The validation rows of a run, and how this rank judges its share of them."""
+
+    def __init__(self, plan: ParallelPlan, ranks: Ranks, engine: Engine, sequences: int) -> None:
+        self._plan = plan
+        self._ranks = ranks
+        self._engine = engine
+        self._sequences = sequences
+        self._rows: NDArray[np.int64] | None = None
+
+    def measure(self, reader: BatchReader, *, step: int, attempt: int) -> EvaluationDone:
+        """Return the mean loss over the validation rows; every rank calls this at the same step.
+
+        Raises:
+            DataError: There are no validation rows.
+        """
+        start = time.perf_counter()
+        if self._rows is None:
+            self._rows = _read(reader, self._sequences)
+        pass_rows = self._plan.microbatches * self._plan.microbatch_rows
+        first = self._ranks.place.data * pass_rows
+        total, count = 0.0, 0
+        for begin in range(0, len(self._rows), self._plan.global_batch):
+            places = np.arange(begin + first, begin + first + pass_rows)
+            counts = places < len(self._rows)
+            tokens_RU = torch.from_numpy(self._rows[np.where(counts, places, 0)])
+            losses = self._engine.judge(tokens_RU.to(self._ranks.device))
+            if len(losses):
+                kept = losses.cpu().numpy()[counts]
+                total, count = total + float(kept.sum()), count + len(kept)
+        copies = self._ranks.layout.model
+        total, judged = self._ranks.total([total / copies, count / copies])
+        return EvaluationDone(
+            time_unix=time.time(),
+            attempt=attempt,
+            step=step,
+            loss=total / judged,
+            sequences=round(judged),
+            seconds=time.perf_counter() - start,
+        )
+
+
+def _read(reader: BatchReader, sequences: int) -> NDArray[np.int64]:
+    rows = reader.validation(sequences).astype(np.int64)
+    if not len(rows):
+        raise DataError(
+            "there are no validation sequences to measure on",
+            where="train.evaluate_every",
+            hint="raise `data.validation_fraction`, give more text, or set it to 0",
+        )
+    return rows
