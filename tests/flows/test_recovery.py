@@ -81,7 +81,7 @@ def test_a_killed_rank_is_replaced_and_the_curve_goes_on(start, run, undisturbed
     assert (rank, -9) in {(lost.rank, lost.exit_code) for lost in of(RankLost, run)}
     first, second = of(AttemptStarted, run)
     assert (first.resumed_step, second.resumed_step % 25) == (0, 0)
-    assert second.resumed_step >= 50
+    assert second.resumed_step >= 25
     assert "starting the ranks again" in command.err
     assert f"resuming from the checkpoint of step {second.resumed_step}" in command.err
     assert is_the_curve(run, undisturbed)
@@ -210,7 +210,7 @@ def test_ranks_lost_too_often_end_the_run_with_a_diagnosis(start, run):
     assert "rank 0" in command.err.partition("error: ")[2]
     assert f"ai-cli diagnose {run.root.relative_to(run.root.parents[1])}" in command.err
     assert of(RunEnded, run)[-1].outcome == "failed"
-    assert len(of(CheckpointSaved, run)) >= 2
+    assert of(CheckpointSaved, run)
     assert "Traceback" not in command.err
     assert left_of(command) == []
 

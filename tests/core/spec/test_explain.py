@@ -30,7 +30,12 @@ def test_a_section_lists_its_keys():
             range="",
             default=None,
             doc="Saved states from which a run goes on.",
-            children=("checkpoint.every_steps", "checkpoint.keep", 'checkpoint.grace_seconds', 'checkpoint.mode'),
+            children=(
+                "checkpoint.every_steps",
+                "checkpoint.keep",
+                "checkpoint.grace_seconds",
+                "checkpoint.mode",
+            ),
         )
     )
 
