@@ -59,6 +59,17 @@ def write_spec(folder, changes=None, name="run.yaml"):
     return path
 
 
+def settle(folder, patch):
+    """Go to a folder with text and a spec, and let processes find this package there."""
+    patch.chdir(folder)
+    patch.setenv("PYTHONPATH", SOURCES)
+    patch.setenv("XDG_CONFIG_HOME", str(folder / "xdg"))
+    patch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+    patch.delenv("CNAI_DEBUG", raising=False)
+    write_texts(folder / "texts")
+    write_spec(folder)
+
+
 class Command:
     """`ai-cli WORDS...` as a process in a session of its own, as a shell starts it."""
 
@@ -127,7 +138,7 @@ class Command:
         self.process.wait(20)
 
 
-def left_of(command, seconds=5):
+def left_of(command, seconds=20):
     """Return what still runs of a command's processes, after a moment of patience."""
     return left(command.mark, seconds)
 

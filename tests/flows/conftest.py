@@ -16,7 +16,7 @@ def ai_cli(capsys):
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
     """A folder of the test's own with text and a spec, in which it runs."""
-    _settle(tmp_path, monkeypatch)
+    chain_case.settle(tmp_path, monkeypatch)
     return tmp_path
 
 
@@ -40,7 +40,7 @@ def finished_folder(tmp_path_factory):
     """A folder with text, a spec and its whole run; not to be changed."""
     folder = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
-        _settle(folder, patch)
+        chain_case.settle(folder, patch)
         api.run("run.yaml")
     return folder
 
@@ -50,13 +50,3 @@ def finished(place, finished_folder):
     """A copy of a finished run."""
     shutil.copytree(finished_folder, place, dirs_exist_ok=True)
     return chain_case.run_in(place)
-
-
-def _settle(folder, patch):
-    patch.chdir(folder)
-    patch.setenv("PYTHONPATH", chain_case.SOURCES)
-    patch.setenv("XDG_CONFIG_HOME", str(folder / "xdg"))
-    patch.setenv("OMP_WAIT_POLICY", "PASSIVE")
-    patch.delenv("CNAI_DEBUG", raising=False)
-    chain_case.write_texts(folder / "texts")
-    chain_case.write_spec(folder)

@@ -11,7 +11,7 @@ import time
 
 from cnai.cluster.ranks import Order, RankEnded
 from cnai.core.dataset import DatasetManifest
-from cnai.core.errors import Interrupted, RunError, error_of
+from cnai.core.errors import ClusterError, Interrupted, RunError, error_of
 from cnai.core.events import (
     AttemptStarted,
     CheckpointRejected,
@@ -84,7 +84,13 @@ class Supervisor:
         """Start attempts until one reaches the last step."""
         while (done := self._resume_step()) < self._steps:
             self._settle_layout(done)
-            self._start(done, manifest)
+            try:
+                self._start(done, manifest)
+            except ClusterError:
+                # Ctrl-C in the moment between fork and exec ends the new process.
+                if self._wish.times:
+                    raise self._stopped() from None
+                raise
             lost = self._watch()
             if self._wish.times:
                 raise self._stopped()
