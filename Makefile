@@ -25,6 +25,7 @@ check: $(VENV)/.dev  ## Formatting, lint, types, import contracts, generated doc
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/reference.py --check
+	@! grep -rnE "^(<<<<<<<|>>>>>>>) " src tests docs tools examples benchmarks *.md
 
 format: $(VENV)/.dev  ## Format, mend what can be mended, write the generated docs.
 	$(BIN)/ruff check --fix .

@@ -37,6 +37,19 @@ def build_decoder(
         weights: Gives the full initial tensor of a parameter by its name in the whole model; from
             weights that can be sliced, only what this rank holds is read.
     """
+    parts = lay_out(shape, plan, ranks, settings)
+    for part in parts:
+        part.to_empty(device=ranks.device)
+    _tie(parts)
+    for part in parts:
+        _fill(part, weights)
+    return parts
+
+
+def lay_out(
+    shape: DecoderShape, plan: ParallelPlan, ranks: Ranks, settings: Train
+) -> tuple[Decoder, ...]:
+    """Return this rank's parts of the decoder, split and sharded, without memory (meta device)."""
     stages = plan.stages_of(ranks.place.pipeline)
     with torch.device("meta"):
         parts = tuple(
@@ -54,11 +67,6 @@ def build_decoder(
     recompute_layers(parts, Recompute(settings.recompute))
     if plan.sharding is not Sharding.NONE:
         shard_over_data_axis(parts, plan, ranks, precision=settings.precision)
-    for part in parts:
-        part.to_empty(device=ranks.device)
-    _tie(parts)
-    for part in parts:
-        _fill(part, weights)
     return parts
 
 

@@ -122,23 +122,30 @@ def joined(
         world_size=layout.ranks,
         timeout=limit,
     )
-    data_axes = {"data": layout.data}
-    if plan.sharding is Sharding.HYBRID:
-        data_axes = {"replicate": layout.data // plan.shards, "shard": plan.shards}
-    axes = {"pipeline": layout.pipeline, **data_axes, "model": layout.model}
-    mesh = init_device_mesh(device.type, tuple(axes.values()), mesh_dim_names=tuple(axes))
+    mesh, data_axes = mesh_of(plan, device.type)
     yield Ranks(
         layout=layout,
         place=layout.place(rank),
         mesh=mesh,
         device=device,
-        data_axes=tuple(data_axes),
+        data_axes=data_axes,
         tie=_tie_group(plan, rank) if tied and len(set(plan.ends)) > 1 else None,
         writers=_writers(limit),
     )
     # Without the barrier a rank that is done may tear down pairs that another still uses.
     dist.barrier()
     dist.destroy_process_group()
+
+
+def mesh_of(plan: ParallelPlan, device_type: str) -> tuple[DeviceMesh, tuple[str, ...]]:
+    """Return the mesh of all ranks of the process group, and those of its axes that hold copies."""
+    layout = plan.layout
+    data_axes = {"data": layout.data}
+    if plan.sharding is Sharding.HYBRID:
+        data_axes = {"replicate": layout.data // plan.shards, "shard": plan.shards}
+    axes = {"pipeline": layout.pipeline, **data_axes, "model": layout.model}
+    mesh = init_device_mesh(device_type, tuple(axes.values()), mesh_dim_names=tuple(axes))
+    return mesh, tuple(data_axes)
 
 
 def _writers(limit: timedelta) -> dist.ProcessGroup:
