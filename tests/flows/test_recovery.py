@@ -1,5 +1,6 @@
 """What happens to a training whose processes are killed, stopped or broken on purpose."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -185,7 +186,8 @@ def test_ctrl_c_that_also_ends_a_server_coming_up_is_told_as_ctrl_c(start, run):
     command = start(*TRAIN)
     (server,) = command.until(psutil.Process(command.process.pid).children)
     command.press_ctrl_c()
-    server.kill()
+    with contextlib.suppress(psutil.NoSuchProcess):  # the command may have ended it already
+        server.kill()
     assert command.wait(60) == 130
     assert "error: stopped before the first checkpoint" in command.err
     assert left_of(command) == []
