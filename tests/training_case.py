@@ -94,6 +94,8 @@ class Case:
         kill: (rank, step) that dies by SIGKILL in the middle of that step.
         slow_save: Seconds that the writing of every checkpoint takes longer.
         dropout: Share of the embedding's outputs that is zeroed at random.
+        slow: Seconds that each layer of a rank sleeps for each row, by rank.
+        balance: Threshold of a balancer of rows; None = none.
     """
 
     folder: Path
@@ -109,6 +111,8 @@ class Case:
     keep: int = 2
     slow_save: float = 0.0
     dropout: float = 0.0
+    slow: dict[int, float] = field(default_factory=dict)
+    balance: float | None = None
     kill: tuple[int, int] | None = None
     folder_of_weights: Path | None = None
 
@@ -128,6 +132,8 @@ class Case:
             "keep": self.keep,
             "slow_save": self.slow_save,
             "dropout": self.dropout,
+            "slow": [self.slow.get(rank, 0.0) for rank in range(self.plan.layout.ranks)],
+            "balance": self.balance,
         }
         gang.start(
             Order(
@@ -223,6 +229,24 @@ def whole_state(run: RunFolder, step: int) -> dict[str, Any]:
     return state
 
 
+def slow_down(parts: Any, seconds: float) -> None:
+    """Let each layer sleep for each row that it forwards, which is what tells ranks apart here."""
+    for part in parts:
+        for layer in part.layers.values() if seconds else ():
+            layer.register_forward_pre_hook(
+                lambda _module, inputs: time.sleep(seconds * len(inputs[0]))
+            )
+
+
+def balancer_of(plan: ParallelPlan, threshold: float | None) -> Any:
+    from cnai.plan import ShareBalancer, share_rule
+
+    rule = share_rule(plan)
+    if threshold is None or isinstance(rule, str):
+        return None
+    return ShareBalancer(plan, rule, threshold)
+
+
 def train_rank(context: Any) -> int:
     """Be one rank of the case."""
     from dataclasses import replace
@@ -275,6 +299,7 @@ def train_rank(context: Any) -> int:
             parts[0].embedding.register_forward_hook(
                 lambda _module, _inputs, out: torch.nn.functional.dropout(out, asked["dropout"])
             )
+        slow_down(parts, asked["slow"][context.rank])
         if asked["slow_save"]:
             write = dcp.save
 
@@ -283,7 +308,7 @@ def train_rank(context: Any) -> int:
                 return write(*words, **more)
 
             dcp.save = slow
-        trainer = Trainer(job, ranks, parts)
+        trainer = Trainer(job, ranks, parts, balancer_of(plan, asked["balance"]))
         checkpoints = Checkpoints(
             run,
             ranks,

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from cnai.core.balance import Balancer, Move
 from cnai.core.batches import BatchReader
 from cnai.core.errors import RunError
-from cnai.core.events import EvaluationDone, StepDone
+from cnai.core.events import EvaluationDone, Rebalanced, StepDone
 from cnai.core.layout import ParallelPlan, Place, Sharding
 from cnai.core.spec.sections import Train
 from cnai.train.checkpoint import Checkpoints, Record, State
@@ -30,6 +31,8 @@ from cnai.train.optimizer import Optimizer, learning_rate
 from cnai.train.pipeline import engine_for
 from cnai.train.ranks import Ranks
 from cnai.train.shards import Shard, local_of, shards_of, squared_norm
+from cnai.train.sharing import RowShares
+from cnai.train.stopwatch import Stopwatch
 
 _LAYER = re.compile(r"^layers\.\d+\.")
 
@@ -66,9 +69,19 @@ class StopRequest:
 
 
 class Trainer:
-    """One rank's state between steps: its parts of the model and of the optimizer."""
+    """One rank's state between steps: its parts of the model and of the optimizer.
 
-    def __init__(self, job: TrainJob, ranks: Ranks, parts: Sequence[nn.Module]) -> None:
+    Args:
+        balancer: Shares the rows out over the data ranks; None = evenly, always.
+    """
+
+    def __init__(
+        self,
+        job: TrainJob,
+        ranks: Ranks,
+        parts: Sequence[nn.Module],
+        balancer: Balancer | None = None,
+    ) -> None:
         if job.settings.deterministic:
             make_deterministic()
         self._job = job
@@ -76,14 +89,16 @@ class Trainer:
         self._shards = shards_of(parts, ranks)
         self._optimizer = Optimizer(self._shards, job.settings)
         self._parts = tuple(parts)
-        self._engine = engine_for(parts, job.plan, ranks, job.settings)
+        self._watch = Stopwatch(ranks.device)
+        self._engine = engine_for(parts, job.plan, ranks, job.settings, self._watch)
+        self._shares = RowShares(job.plan, ranks.place, balancer)
+        self._move: Move | None = None
         self._evaluation = Evaluation(
             job.plan, ranks, self._engine, job.settings.evaluate_sequences
         )
         self._noise: NoiseScale | None = None
         if ranks.layout.data > 1 and job.plan.sharding is Sharding.NONE:
-            batch = job.plan.global_batch
-            self._noise = NoiseScale(batch // ranks.layout.data, batch)
+            self._noise = NoiseScale(self._shares.typical_rows, job.plan.global_batch)
 
     @property
     def parameters(self) -> int:
@@ -126,16 +141,19 @@ class Trainer:
         start = time.perf_counter()
         # What is random in a user's module then depends on the step alone, also after a resume.
         torch.manual_seed(_seed_of_step(self._job.settings.seed, step, self._ranks.place))
-        share = self._job.plan.microbatches * self._job.plan.microbatch_rows
-        first = self._ranks.place.data * share
+        first, share = self._shares.first, self._shares.count
         rows = reader.rows(step, first, share)
         if step + 1 < self._job.steps:
             reader.prefetch(step + 1, first, share)
         tokens_RU = torch.from_numpy(rows).to(self._ranks.device)
         waited = time.perf_counter() - start
+        self._watch.taken()  # of an evaluation before
         loss = self._engine.run(tokens_RU)
         own_square = self._reduce_gradients()
-        loss, norm, small_square, stopping = self._agree(loss, own_square, stop=stop)
+        seconds = self._watch.taken()
+        message = self._shares.message(time.perf_counter() - start, seconds)
+        loss, norm, small_square, stopping, heard = self._agree(loss, own_square, stop, message)
+        agreed = time.perf_counter() - start
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise RunError(
                 f"loss {loss:g} with gradient norm {norm:g} at step {step + 1}",
@@ -158,8 +176,30 @@ class Trainer:
             step_seconds=time.perf_counter() - start,
             data_wait_seconds=waited,
             noise_scale=self._noise.add(small_square, norm**2) if self._noise else None,
+            rows=share,
+            stage_seconds=tuple(seconds[stage] for stage in sorted(seconds)),
+            wait_seconds=max(0.0, agreed - waited - sum(seconds.values())),
         )
+        self._move = self._shares.decide(step + 1, heard)
+        if self._noise:
+            self._noise.small = self._shares.typical_rows
         return record, stopping
+
+    def moved(self, step: int) -> Rebalanced | None:
+        """Return how the step shared the rows out anew for those that follow; None = as before."""
+        if self._move is None:
+            return None
+        return Rebalanced(
+            time_unix=time.time(),
+            attempt=self._job.attempt,
+            step=step,
+            moved="rows",
+            before=self._move.before,
+            after=self._move.after,
+            gain=self._move.gain,
+            reason=self._move.reason,
+            is_rollback=self._move.is_rollback,
+        )
 
     def evaluates_after(self, done: int) -> bool:
         """Tell whether the model is measured on validation rows after so many steps."""
@@ -181,7 +221,7 @@ class Trainer:
         tied = [s.local_gradient() for s in self._shards if s.name == "embedding.weight"]
         if tied:
             self._ranks.add_tied(tied)
-        own = self._square() if self._noise else 0.0
+        own = self._square() * self._shares.own_scale**2 if self._noise else 0.0
         self._ranks.average([s.local_gradient() for s in self._shards if not s.is_sharded])
         return own
 
@@ -197,14 +237,13 @@ class Trainer:
         )
 
     def _agree(
-        self, loss: float, own_square: float, *, stop: bool
-    ) -> tuple[float, float, float, bool]:
-        """Share loss, gradient norms and wish to stop over all ranks in one message."""
+        self, loss: float, own_square: float, stop: bool, more: list[float]
+    ) -> tuple[float, float, float, bool, list[float]]:
+        """Share loss, gradient norms, wish to stop and speeds over all ranks in one message."""
         layout = self._ranks.layout
-        total_loss, total_square, small_square, stops = self._ranks.total(
-            [loss / (layout.data * layout.model), self._square(), own_square, float(stop)]
-        )
-        return total_loss, math.sqrt(total_square), small_square, stops > 0
+        own = [loss / (layout.data * layout.model), self._square(), own_square, float(stop)]
+        total_loss, total_square, small_square, stops, *heard = self._ranks.total([*own, *more])
+        return total_loss, math.sqrt(total_square), small_square, stops > 0, heard
 
     def _measures(self, step: int) -> bool:
         every = self._job.update_ratio_every
@@ -259,6 +298,9 @@ def train(
             event, stopping = trainer.step(done, reader, stop=stop.asked)
             done += 1
             record(event)
+            moved = trainer.moved(done)
+            if moved is not None and event.rank == 0:
+                record(moved)
             checkpoints.check()
             last = stopping or done == job.steps
             if trainer.evaluates_after(done):

@@ -13,12 +13,16 @@ class Objective:
 
     Args:
         z_weight: Weight of the squared log-partition; it is minimised, but not reported.
-        pieces: Micro-batches whose losses are averaged.
+        pieces: Micro-batches of an even share of the batch. Every one counts with one of so many
+            parts, also where a rank takes more or fewer, so that the average over the data ranks is
+            that over all rows.
+        piece_rows: Rows of a micro-batch; a smaller one counts less.
     """
 
-    def __init__(self, z_weight: float, pieces: int) -> None:
+    def __init__(self, z_weight: float, pieces: int, piece_rows: int) -> None:
         self._z_weight = z_weight
         self._pieces = pieces
+        self._piece_rows = piece_rows
         self._reported: list[Tensor] = []
         self.judging = False
 
@@ -27,14 +31,19 @@ class Objective:
         if self.judging:
             return token_losses(logits_BTV, targets_BT).double().mean(dim=1)
         minimised, reported = training_loss(logits_BTV, targets_BT, self._z_weight)
+        rows = len(targets_BT)
+        if rows != self._piece_rows:
+            minimised, reported = (
+                part * (rows / self._piece_rows) for part in (minimised, reported)
+            )
         self._reported.append(reported.detach())
         return minimised / self._pieces
 
-    def taken(self) -> float:
-        """Return the mean cross-entropy of the last step, 0 when there was no micro-batch.
+    def taken(self, pieces: int) -> float:
+        """Return the part of the last step's loss that so many micro-batches make, 0 for none.
 
         A pipeline schedule calls the loss once more, on numbers that mean nothing, to learn shapes
         before its first step; only the calls of the step itself count.
         """
-        losses, self._reported = self._reported[-self._pieces :], []
+        losses, self._reported = self._reported[-pieces:], []
         return float(torch.stack(losses).sum()) / self._pieces if losses else 0.0

@@ -185,6 +185,20 @@ class Lora(Section):
         return Adapters(rank=self.rank, alpha=self.alpha, targets=self.targets)
 
 
+class Balance(Section):
+    """Moving work from slow ranks to fast ones while training goes on."""
+
+    rows: bool = True
+    """Whether rows of the batch move from slow data ranks to fast ones, at once. Only where every
+    rank holds whole weights (`data_parallel.sharding` none), and not with `train.deterministic`."""
+    layers: bool = True
+    """Whether layers move from slow stages of the pipeline to fast ones, by a checkpoint and a
+    start of the ranks, when the steps that are left earn that back twice. Not with
+    `train.deterministic`."""
+    threshold: Annotated[float, Field(gt=0, le=10)] = 0.1
+    """Smallest expected gain of throughput that is worth a move; 0.1 = 10 %."""
+
+
 class Train(Section):
     """The training itself."""
 
@@ -239,6 +253,7 @@ class Train(Section):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the initial weights and of the order of the data."""
     lora: Lora = Lora()
+    balance: Balance = Balance()
     max_restarts: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 3
     """How often a run may be started again after it lost a rank."""
     timeout_seconds: Positive = 300
