@@ -42,6 +42,7 @@ class RankReady(Event):
         trainable: Those of them that training changes; None in events of older versions.
         frozen: Names of the parameters that training leaves alone on purpose, with `*` for the
             index of the layer.
+        seconds: Time from the start of its process; None in events of older versions.
     """
 
     rank: int
@@ -51,6 +52,7 @@ class RankReady(Event):
     parameters: int
     trainable: int | None = None
     frozen: tuple[str, ...] = ()
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

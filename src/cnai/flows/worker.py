@@ -22,6 +22,7 @@ from cnai.core.records import convert, decode
 from cnai.core.runfolder import RunFolder
 from cnai.core.shape import DecoderShape
 from cnai.core.spec import RunSpec
+from cnai.flows.balancing import rows_of
 from cnai.flows.data import reader_of
 from cnai.flows.folder import spec_of
 from cnai.flows.model import base_of, first_weights, user_module
@@ -41,11 +42,12 @@ def train_rank(context: RankContext) -> int:
         The exit code of the process. A CnaiError is left as an event, so that the flow can show it
         as its own; anything else is a traceback in the rank's log.
     """
+    start = time.monotonic()
     order = convert(WorkerOrder, context.payload, where="order")
     run = RunFolder(Path(order.run))
     with run.writer(f"rank-{context.rank}") as writer:
         try:
-            _train(context, order, run, writer.write)
+            _train(context, order, run, writer.write, start)
         except CnaiError as error:
             writer.write(
                 RankFailed(
@@ -64,7 +66,11 @@ def train_rank(context: RankContext) -> int:
 
 
 def _train(
-    context: RankContext, order: WorkerOrder, run: RunFolder, record: Callable[..., None]
+    context: RankContext,
+    order: WorkerOrder,
+    run: RunFolder,
+    record: Callable[..., None],
+    start: float,
 ) -> None:
     spec = spec_of(run)
     plan_file = run.attempt_plan(context.attempt)
@@ -89,7 +95,7 @@ def _train(
     )
     reader = reader_of(order.dataset, batch=spec.train.batch, seed=spec.train.seed)
     with membership as ranks:
-        trainer = Trainer(job, ranks, _parts(spec, shape, plan, ranks))
+        trainer = Trainer(job, ranks, _parts(spec, shape, plan, ranks), rows_of(spec, plan))
         record(
             RankReady(
                 time_unix=time.time(),
@@ -100,6 +106,7 @@ def _train(
                 parameters=trainer.parameters,
                 trainable=trainer.trainable,
                 frozen=trainer.frozen,
+                seconds=time.monotonic() - start,
             )
         )
         checkpoints = Checkpoints(

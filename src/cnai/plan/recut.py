@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cnai.core.balance import Move
-from cnai.core.events import AttemptStarted, CheckpointSaved, Event, Rebalanced, StepDone
+from cnai.core.events import AttemptStarted, CheckpointSaved, Event, RankReady, Rebalanced, StepDone
 from cnai.core.layout import ParallelPlan
 from cnai.plan.balance import Cuts, balance
 from cnai.plan.caution import Caution, Speeds
@@ -55,7 +55,7 @@ class LayerBalancer:
         self._waiting: dict[int, dict[int, StepDone]] = {}
         self._attempt = -1
         self._last_step = 0
-        self._started_unix = 0.0
+        self._started_unix = self._forked_unix = 0.0
         self._start_seconds = self._save_seconds = 0.0
 
     @property
@@ -73,6 +73,10 @@ class LayerBalancer:
         match event:
             case AttemptStarted():
                 self._begin(event)
+            case RankReady(seconds=float(seconds)) if event.attempt == self._attempt:
+                # The first start of a command loads libraries, which a change does not.
+                started = event.time_unix - seconds
+                self._forked_unix = min(self._forked_unix or started, started)
             case CheckpointSaved():
                 self._save_seconds = event.seconds
             case Rebalanced(moved="rows"):
@@ -83,7 +87,7 @@ class LayerBalancer:
 
     def _begin(self, event: AttemptStarted) -> None:
         self._attempt, self._last_step = event.attempt, event.steps
-        self._started_unix = event.time_unix
+        self._started_unix, self._forked_unix = event.time_unix, 0.0
         self._start_seconds = 0.0
         self._waiting.clear()
         self._speeds.forget()
@@ -91,7 +95,8 @@ class LayerBalancer:
 
     def _take(self, event: StepDone) -> Move | None:
         if not self._start_seconds:
-            self._start_seconds = max(1e-3, event.time_unix - self._started_unix)
+            since = self._forked_unix or self._started_unix
+            self._start_seconds = max(1e-3, event.time_unix - since)
         ranks = self._waiting.setdefault(event.step, {})
         ranks[event.rank] = event
         if len(ranks) < self._plan.layout.ranks:
