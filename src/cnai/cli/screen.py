@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
+    from cnai.core.events import Rebalanced
     from cnai.flows.listener import Listener
     from cnai.monitor import RunProgress
 
@@ -192,14 +193,20 @@ def training_picture(progress: RunProgress) -> RenderableType:
     if progress.validation_loss is not None or progress.noise_scale is not None:
         head.add_row(*_unseen_and_noise(progress))
     ranks = Table(box=None, padding=(0, 2), header_style="dim")
-    for column in ("rank", "step", "step time", "data wait", "update/weight", "seen"):
+    for column in (
+        "rank", "step", "rows", "step time", "computes", "waits", "data wait", "update/weight",
+        "seen",
+    ):  # fmt: skip
         ranks.add_column(column, justify="right")
     for row in progress.ranks[:16]:
         ratio = "-" if row.update_ratio is None else f"{row.update_ratio:.1e}"
         ranks.add_row(
             str(row.rank),
             str(row.step),
+            "-" if row.rows is None else str(row.rows),
             format_seconds(row.step_seconds),
+            _seconds_or_dash(row.compute_seconds),
+            _seconds_or_dash(row.wait_seconds),
             format_seconds(row.data_wait_seconds),
             ratio,
             f"{format_seconds(row.age_seconds)} ago",
@@ -210,9 +217,24 @@ def training_picture(progress: RunProgress) -> RenderableType:
         Text(sparkline([loss for _, loss in progress.loss_history])),
         ranks,
     ]
+    if progress.moves:
+        parts.append(Text(move_line(progress.moves[-1]), style="dim"))
     if more > 0:
         parts.append(Text(f"and {more} more ranks", style="dim"))
     return Group(*parts)
+
+
+def move_line(move: Rebalanced) -> str:
+    """Return one line that tells of work that was moved."""
+    before, after = (" ".join(map(str, shares[:16])) for shares in (move.before, move.after))
+    verb, gain = ("moved back", "was") if move.is_rollback else ("moved", "expected")
+    return (
+        f"{move.moved} {verb} after step {move.step}: {before} -> {after}, {move.gain:.2f} x {gain}"
+    )
+
+
+def _seconds_or_dash(seconds: float | None) -> str:
+    return "-" if seconds is None else format_seconds(seconds)
 
 
 def _unseen_and_noise(progress: RunProgress) -> tuple[str, str]:
