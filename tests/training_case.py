@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -96,6 +97,7 @@ class Case:
         dropout: Share of the embedding's outputs that is zeroed at random.
         slow: Seconds that each layer of a rank sleeps for each row, by rank.
         balance: Threshold of a balancer of rows; None = none.
+        traffic: Whether the ranks write what they sent in the second step of the attempt.
     """
 
     folder: Path
@@ -113,6 +115,7 @@ class Case:
     dropout: float = 0.0
     slow: dict[int, float] = field(default_factory=dict)
     balance: float | None = None
+    traffic: bool = False
     kill: tuple[int, int] | None = None
     folder_of_weights: Path | None = None
 
@@ -134,6 +137,7 @@ class Case:
             "dropout": self.dropout,
             "slow": [self.slow.get(rank, 0.0) for rank in range(self.plan.layout.ranks)],
             "balance": self.balance,
+            "traffic": self.traffic,
         }
         gang.start(
             Order(
@@ -238,6 +242,24 @@ def slow_down(parts: Any, seconds: float) -> None:
             )
 
 
+def count_traffic(trainer: Any, ranks: Any, run: RunFolder) -> None:
+    """Let a rank count what it sends in its second step."""
+    from cnai.train.traffic import Traffic
+
+    step, seen = trainer.step, []
+
+    def counted(*words: Any, **more: Any) -> Any:
+        seen.append(words)
+        if len(seen) != 2:
+            return step(*words, **more)
+        with Traffic(ranks) as traffic:
+            done = step(*words, **more)
+        (run.root / f"traffic-{ranks.place.rank}.json").write_text(json.dumps(traffic.sent_bytes))
+        return done
+
+    trainer.step = counted
+
+
 def balancer_of(plan: ParallelPlan, threshold: float | None) -> Any:
     from cnai.plan import ShareBalancer, share_rule
 
@@ -309,6 +331,8 @@ def train_rank(context: Any) -> int:
 
             dcp.save = slow
         trainer = Trainer(job, ranks, parts, balancer_of(plan, asked["balance"]))
+        if asked["traffic"]:
+            count_traffic(trainer, ranks, run)
         checkpoints = Checkpoints(
             run,
             ranks,

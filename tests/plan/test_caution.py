@@ -62,16 +62,23 @@ def test_no_second_move_before_the_first_was_judged():
     assert propose(caution, OTHER) is None
 
 
-def test_a_move_without_its_gain_is_taken_back_with_the_numbers():
+def test_a_move_without_a_gain_is_taken_back_with_the_numbers():
     caution = settled()
     propose(caution)
-    back = hear(caution, 0.9, SETTLING + JUDGED)
+    back = hear(caution, 0.98, SETTLING + JUDGED)
     assert back.is_rollback
     assert (back.before, back.after) == (MOVED, EVEN)
-    assert back.gain == pytest.approx(1 / 0.9)
-    assert "1.11 x" in back.reason
+    assert back.gain == pytest.approx(1 / 0.98)
+    assert "1.02 x" in back.reason
     assert "1.50 x" in back.reason
     assert caution.now == EVEN
+
+
+def test_a_move_that_brings_less_than_it_promised_is_better_than_none():
+    caution = settled()
+    propose(caution, gain=1.5)
+    assert hear(caution, 1 / 1.2, SETTLING + JUDGED) is None
+    assert caution.now == MOVED
 
 
 def disappointed():

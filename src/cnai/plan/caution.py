@@ -2,8 +2,9 @@
 
 Moving costs something and what was measured is noisy, so: no move before there are a few samples,
 none whose gain is below a threshold, and none that was taken back just before. After a move the
-throughput is compared with the one before it; where it did not rise by half of what was promised
-the move is taken back, and the next one has to wait twice as long.
+throughput is compared with the one before it; where it did not rise, by half of the threshold at
+least, the move is taken back, and the next one has to wait twice as long. A move that brought less
+than it promised but something is kept: going back would lose that too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ JUDGED = 5
 SETTLING = 1
 """Steps after a start or a move that are not counted: caches fill, buffers are made."""
 KEPT_SHARE = 0.5
-"""Share of the promised gain that a move must bring to be kept."""
+"""Share of the threshold by which throughput must rise for a move to be kept."""
 COOL_DOWN = 10
 """Steps of rest after a move that did not pay; doubled each time."""
 _KEEPING = 0.7
@@ -106,7 +107,7 @@ class Caution:
             return None
         promised, self._promised = self._promised, None
         rose = self._seconds_before / self.step_seconds
-        if rose >= 1 + KEPT_SHARE * (promised - 1):
+        if rose >= 1 + KEPT_SHARE * self._threshold:
             self._refused = None
             return None
         self._rest = COOL_DOWN * 2**self._disappointments
