@@ -22,6 +22,7 @@ from cnai.core.shape import DecoderShape
 from cnai.core.spec.sections import Train
 from cnai.models import Decoder, SlicedWeights, Weights, add_adapters
 from cnai.train.compiling import compile_layers
+from cnai.train.context import exchange_positions
 from cnai.train.ranks import Ranks
 from cnai.train.recompute import recompute_layers
 from cnai.train.shards import held_index
@@ -61,6 +62,7 @@ def lay_out(
         if adapters is not None:
             add_adapters(part, adapters)
         split_over_model_axis(part, plan.layout, ranks.mesh["model"])
+        exchange_positions(part, ranks)
     _tie(parts)
     if settings.compile:
         compile_layers(parts, plan.layout)

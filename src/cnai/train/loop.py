@@ -133,7 +133,7 @@ class Trainer:
             reader.prefetch(step + 1, first, share)
         tokens_RU = torch.from_numpy(rows).to(self._ranks.device)
         waited = time.perf_counter() - start
-        loss = self._engine.run(tokens_RU)
+        loss = self._engine.run(self._ranks.own_positions(tokens_RU))
         own_square = self._reduce_gradients()
         loss, norm, small_square, stopping = self._agree(loss, own_square, stop=stop)
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -181,8 +181,13 @@ class Trainer:
         tied = [s.local_gradient() for s in self._shards if s.name == "embedding.weight"]
         if tied:
             self._ranks.add_tied(tied)
-        own = self._square() if self._noise else 0.0
-        self._ranks.average([s.local_gradient() for s in self._shards if not s.is_sharded])
+        whole = [shard.local_gradient() for shard in self._shards if not shard.is_sharded]
+        own = 0.0
+        if self._noise:
+            # The rows of a data rank are shared out over the context axis.
+            self._ranks.average_over_context(whole)
+            own = self._square()
+        self._ranks.average(whole)
         return own
 
     def _square(self) -> float:
@@ -202,7 +207,7 @@ class Trainer:
         """Share loss, gradient norms and wish to stop over all ranks in one message."""
         layout = self._ranks.layout
         total_loss, total_square, small_square, stops = self._ranks.total(
-            [loss / (layout.data * layout.model), self._square(), own_square, float(stop)]
+            [loss / (layout.copies * layout.model), self._square(), own_square, float(stop)]
         )
         return total_loss, math.sqrt(total_square), small_square, stops > 0
 
