@@ -102,3 +102,20 @@ def test_hybrid_sharding_sends_its_gradients_between_groups():
 
 def test_every_alternative_has_an_estimate():
     assert all(one.estimate.step_seconds > 0 for one in alternatives(large(), fleet(16)))
+
+
+def test_a_context_group_exchanges_and_computes_a_part():
+    one = estimate(small(data=1, model=1, pipeline=1), fleet())
+    two = estimate(small(data=1, model=1, pipeline=1, context=2), fleet())
+    assert one.exchange_seconds == 0 < two.exchange_seconds
+    assert two.compute_seconds < one.compute_seconds
+    assert two.data_seconds > 0
+
+
+def test_repeated_key_value_heads_are_paid_for():
+    few = replace(SMALL, kv_heads=1)
+    times = [
+        estimate(small(shape=shape, data=1, model=1, pipeline=1, context=8), fleet())
+        for shape in (few, replace(SMALL, kv_heads=8))
+    ]
+    assert times[0].exchange_seconds == times[1].exchange_seconds

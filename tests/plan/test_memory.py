@@ -219,3 +219,16 @@ def test_muon_keeps_one_average_for_the_layers_and_two_for_the_rest():
     found = stage_memory(small(optimizer="muon"), trial(), 0, H100).optimizer_bytes
     edges = 2 * SMALL.embedding_parameters + SMALL.width
     assert found == 4 * (SMALL.parameters - edges) + 8 * edges
+
+
+def test_a_context_group_shares_out_the_activations_but_no_weights():
+    one, four = (stage_memory(small(), trial(Layout(context=size)), 0, H100) for size in (1, 4))
+    assert one.weight_bytes == four.weight_bytes
+    assert one.activation_bytes / 4 < four.activation_bytes < one.activation_bytes / 3
+
+
+def test_full_sharding_goes_over_the_context_axis_too():
+    both = trial(Layout(data=2, context=2), sharding=Sharding.FULL)
+    data = trial(Layout(data=4), sharding=Sharding.FULL)
+    weights = [stage_memory(small(), one, 0, H100).weight_bytes for one in (both, data)]
+    assert weights[0] == weights[1]

@@ -10,7 +10,7 @@ from cnai.core.errors import CnaiError, PlanError, SpecError
 from cnai.core.layout import ParallelPlan, Sharding
 from cnai.core.records import decode, encode
 from cnai.core.schedules import SCHEDULES
-from cnai.plan import alternatives, make_plan
+from cnai.plan import alternatives, make_plan, nearest_plan
 from plan_cases import GIB, LARGE, SMALL, fleet, large, small
 
 
@@ -226,3 +226,19 @@ def test_planning_does_not_load_torch():
 
 def test_the_large_shape_has_about_100_billion_parameters():
     assert 90e9 < LARGE.parameters < 110e9
+
+
+def test_a_context_group_is_taken_as_asked_and_leaves_the_batch_alone():
+    plan = make_plan(small(context=2, ranks=8), fleet())
+    assert plan.layout.context == 2
+    assert plan.layout.ranks == 8
+    assert plan.global_batch == 16
+    assert "cp2" in str(plan.layout)
+
+
+def test_the_nearest_layout_keeps_the_context_group_as_long_as_it_can():
+    wanted = make_plan(small(context=4, ranks=8), fleet()).layout
+    near = nearest_plan(small(context=4), fleet(), wanted, most=4)
+    assert near.layout.context == 4
+    alone = nearest_plan(small(context=4), fleet(), wanted, most=3)
+    assert alone.layout.context == 1

@@ -63,7 +63,7 @@ def asked_ranks(spec: RunSpec) -> int | None:
     product = 1
     for size in sizes:
         product *= size or 1
-    return product
+    return product * parallel.context_parallel.size
 
 
 def _node(spec: RunSpec, index: int, memory: int) -> Node:

@@ -11,6 +11,7 @@ Performance Computing Applications 19(1); traffic of sharded parameters from Raj
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lcm
 
 from cnai.core.estimate import StepEstimate
 from cnai.core.recompute import Recompute
@@ -61,7 +62,8 @@ def estimate_step(
         for stages in places
     ]
     slowest = max(range(layout.pipeline), key=lambda place: compute[place] + tensor[place])
-    piece = compute[slowest] + tensor[slowest]
+    exchange = context_seconds(request, shape, trial, machines, places[slowest])
+    piece = compute[slowest] + tensor[slowest] + exchange
     piece += trial.virtual * _boundary_seconds(request, shape, trial, machines)
     idle = idle_pieces(trial)
     slots = trial.microbatches + idle
@@ -76,6 +78,7 @@ def estimate_step(
         step_seconds=step,
         compute_seconds=trial.microbatches * compute[slowest],
         tensor_seconds=trial.microbatches * tensor[slowest],
+        exchange_seconds=trial.microbatches * exchange,
         data_seconds=data,
         bubble_fraction=idle / slots,
         tokens_per_second=batch_tokens / step,
@@ -92,7 +95,7 @@ def compute_seconds(
 ) -> float:
     """Time of forward and backward of one microbatch in a stage, without communication."""
     rate = machines.rank_flops(request.precision, trial.layout.ranks) * REACHABLE
-    tokens = trial.rows * request.sequence
+    tokens = trial.tokens(request.sequence)
     passes = _FORWARD_AND_BACKWARD + _again(request, trial, stage) / trial.layers(stage)
     matrices = passes * stage_costs[stage] * tokens / rate
     return matrices + trial.layers(stage) * machines.device.layer_seconds
@@ -106,10 +109,39 @@ def tensor_seconds(
     split = trial.split_layers(stage)
     if split == 0:
         return 0.0
-    payload = trial.rows * request.sequence * shape.width * request.element_bytes
+    payload = trial.tokens(request.sequence) * shape.width * request.element_bytes
     once = _ring_seconds(2 * payload, size, machines.link(size), machines.device.latency_seconds)
     # A layer done again stops before its last all-reduce, whose result nobody keeps.
     return (split * _ALL_REDUCES + min(split, _again(request, trial, stage))) * once
+
+
+def context_seconds(
+    request: PlanRequest,
+    shape: DecoderShape,
+    trial: Trial,
+    machines: Machines,
+    stages: tuple[int, ...],
+) -> float:
+    """Time in which one microbatch exchanges positions for heads, in the layers of these stages.
+
+    Queries, keys and values go out and the result comes back, in forward and in backward; of what
+    a rank has, all but its own share is sent. Heads of keys and values are repeated until each
+    rank has one.
+    """
+    layout = trial.layout
+    size = layout.context
+    if size == 1:
+        return 0.0
+    element = trial.tokens(request.sequence) * shape.head_width * request.element_bytes
+    link, latency = machines.link(size * layout.model), machines.device.latency_seconds
+    seconds = 0.0
+    for stage in stages:
+        for layer in range(*trial.cuts[stage]):
+            split = layout.model if layout.is_split(layer) else 1
+            heads = 2 * shape.heads // split + 2 * lcm(shape.kv_heads // split, size)
+            passes = 3 if Recompute(request.recompute).covers(layer) else 2
+            seconds += passes * (_ring_seconds(element * heads, size, link, 2 * latency))
+    return seconds
 
 
 def _again(request: PlanRequest, trial: Trial, stage: int) -> int:
@@ -154,11 +186,11 @@ def data_seconds(
     its groups, and adds an all-reduce of the scattered gradients between them.
     """
     size = trial.shards
-    if trial.layout.data == 1:
+    if trial.layout.copies == 1:
         return 0.0
     parameters = sum(rank_parameters(shape, trial, stage) for stage in stages)
     latency = machines.device.latency_seconds
-    groups, across = trial.layout.data // size, trial.layout.data * trial.layout.model
+    groups, across = trial.layout.copies // size, trial.layout.copies * trial.layout.model
     between = _ring_seconds(2 * FLOAT * parameters / size, groups, machines.link(across), latency)
     if size == 1:
         return between
@@ -177,8 +209,8 @@ def _boundary_seconds(
     layout = trial.layout
     if layout.pipeline == 1:
         return 0.0
-    payload = trial.rows * request.sequence * shape.width * FLOAT
-    link = machines.link(2 * layout.data * layout.model)
+    payload = trial.tokens(request.sequence) * shape.width * FLOAT
+    link = machines.link(2 * layout.copies * layout.model)
     return 2 * (payload / link + machines.device.latency_seconds)
 
 

@@ -18,7 +18,8 @@ def nearest_plan(
     """Return the plan for at most so many ranks that is most like the wanted one.
 
     It gives up the data axis first, which only changes how many rows a rank takes; then the
-    pipeline, then the split of the layers. The batch stays, and with it the curve.
+    pipeline, then the split of the layers, at last that of the positions. The batch stays, and with
+    it the curve.
 
     Args:
         request: What is asked, with whatever sizes.
@@ -44,8 +45,13 @@ def nearest_plan(
 
 def _retreats(request: PlanRequest, wanted: Layout) -> Iterator[PlanRequest]:
     """Yield requests that fix less and less; each also without a fixed number of micro-batches."""
-    for model, pipeline in ((wanted.model, wanted.pipeline), (wanted.model, None), (None, None)):
-        sizes = replace(request, data=None, model=model, pipeline=pipeline)
+    for model, pipeline, context in (
+        (wanted.model, wanted.pipeline, wanted.context),
+        (wanted.model, None, wanted.context),
+        (None, None, wanted.context),
+        (None, None, 1),
+    ):
+        sizes = replace(request, data=None, model=model, pipeline=pipeline, context=context)
         yield sizes
         if request.microbatches is not None:
             yield replace(sizes, microbatches=None)

@@ -128,11 +128,13 @@ def _layouts(request: PlanRequest, machines: Machines, ranks: int) -> Iterator[L
 
     A tensor-parallel group that was not asked for never leaves a node: it talks in every layer.
     """
-    for model in divisors(ranks):
+    if ranks % request.context:
+        return
+    for model in divisors(ranks // request.context):
         if model != (request.model or model) or (not request.model and model > machines.per_node):
             continue
-        for pipeline in divisors(ranks // model):
-            data = ranks // model // pipeline
+        for pipeline in divisors(ranks // request.context // model):
+            data = ranks // request.context // model // pipeline
             if pipeline != (request.pipeline or pipeline) or data != (request.data or data):
                 continue
             layout = replace(request.asked, data=data, model=model, pipeline=pipeline)
@@ -174,7 +176,7 @@ def _best(request: PlanRequest, machines: Machines, layout: Layout) -> Candidate
 def _shardings(request: PlanRequest, layout: Layout) -> tuple[Sharding, ...]:
     if request.sharding != "auto":
         return (Sharding(request.sharding),)
-    return (Sharding.NONE, Sharding.FULL) if layout.data > 1 else (Sharding.NONE,)
+    return (Sharding.NONE, Sharding.FULL) if layout.copies > 1 else (Sharding.NONE,)
 
 
 def _cut(request: PlanRequest, layout: Layout) -> tuple[Cuts, tuple[float, ...]]:

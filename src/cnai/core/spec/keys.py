@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
-BARE_SECTIONS = ("data_parallel", "model_parallel", "pipeline_parallel")
+BARE_SECTIONS = ("data_parallel", "model_parallel", "context_parallel", "pipeline_parallel")
 """Sections of `parallel` that may also stand at the top of a spec."""
 
 FOREIGN = MappingProxyType({
     "batch_size": "train.batch",
     "context_length": "model.sequence",
+    "cp": "parallel.context_parallel.size",
     "dp": "parallel.data_parallel.size",
     "global_batch_size": "train.batch",
     "gpus": "resources.ranks",

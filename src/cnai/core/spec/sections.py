@@ -135,6 +135,14 @@ class ModelParallel(Section):
     matrices (sequence parallelism): less memory for activations, as many bytes sent."""
 
 
+class ContextParallel(Section):
+    """Ranks that share out the positions of the same sequences (context parallelism)."""
+
+    size: Positive = 1
+    """Ranks that each take a part of the positions through the whole model and exchange them for
+    heads in attention; must divide the sequence and the heads of a model-parallel rank."""
+
+
 class PipelineParallel(Section):
     """Stages into which the layers are cut."""
 
@@ -159,10 +167,11 @@ class PipelineParallel(Section):
 
 
 class Parallel(Section):
-    """How the model lies over ranks. Their number is data x model x pipeline."""
+    """How the model lies over ranks. Their number is data x model x pipeline x context."""
 
     data_parallel: DataParallel = DataParallel()
     model_parallel: ModelParallel = ModelParallel()
+    context_parallel: ContextParallel = ContextParallel()
     pipeline_parallel: PipelineParallel = PipelineParallel()
 
 
@@ -259,7 +268,7 @@ class Resources(Section):
     on: Literal["local", "kubernetes"] = "local"
     """Where to run; the flag `--on` overrides it."""
     ranks: Positive | None = None
-    """Ranks in all; none = the product of the three parallel sizes, or what the machine has."""
+    """Ranks in all; none = the product of the parallel sizes, or what the machine has."""
     nodes: Positive = 1
     """Machines, for a plan on a fleet other than this machine."""
     devices_per_node: Positive | None = None
