@@ -8,7 +8,7 @@ to 7 of a model names its weights exactly as the whole model does, and a checkpo
 in which layout it was written. Source: Touvron et al. 2023, arXiv 2302.13971; grouped-query
 attention from Ainslie et al. 2023, arXiv 2305.13245; biases of queries, keys and values as in
 Qwen2 (Yang et al. 2024, arXiv 2407.10671), normed queries and keys as in Qwen3 (Yang et al. 2025,
-arXiv 2505.09388).
+arXiv 2505.09388). Layers with experts are in `cnai.models.experts`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name that everybody uses
 
 from cnai.core.shape import DecoderShape
+from cnai.models.experts import SparseFeedForward
 
 
 class RMSNorm(nn.Module):
@@ -171,7 +172,7 @@ class Layer(nn.Module):
         self.attention_norm = RMSNorm(shape.width, shape.norm_eps)
         self.attention = Attention(shape, index)
         self.ffn_norm = RMSNorm(shape.width, shape.norm_eps)
-        self.ffn = FeedForward(shape)
+        self.ffn = SparseFeedForward(shape) if shape.is_sparse(index) else FeedForward(shape)
 
     def forward(
         self, x_BTD: Tensor, rotary_2TK: Tensor, cache: KeyValueCache | None = None

@@ -23,6 +23,7 @@ from cnai.core.spec.sections import Train
 from cnai.models import Decoder, SlicedWeights, Weights, add_adapters
 from cnai.train.compiling import compile_layers
 from cnai.train.context import exchange_positions
+from cnai.train.experts import balance_experts
 from cnai.train.ranks import Ranks
 from cnai.train.recompute import recompute_layers
 from cnai.train.shards import held_index
@@ -63,6 +64,7 @@ def lay_out(
             add_adapters(part, adapters)
         split_over_model_axis(part, plan.layout, ranks.mesh["model"])
         exchange_positions(part, ranks)
+        balance_experts(part, ranks, settings.balance_loss / plan.microbatches)
     _tie(parts)
     if settings.compile:
         compile_layers(parts, plan.layout)

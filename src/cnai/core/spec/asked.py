@@ -12,6 +12,7 @@ from cnai.core.spec.sections import RunSpec
 SHAPE_KEYS = (
     "layers", "width", "heads", "kv_heads", "ffn_width", "vocab", "rope_theta", "norm_eps",
     "tied_head", "head_width", "attention_bias", "qk_norm",
+    "experts", "experts_per_token", "expert_width", "sparse_step", "dense_layers", "normed_choice",
 )  # fmt: skip
 """Keys of `model` that make the shape of a decoder."""
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from cnai.core.errors import SpecError
 from cnai.core.schedules import SCHEDULES
 from cnai.core.spec.asked import SHAPE_KEYS, Asked, Given, Mistake, Rule
+from cnai.core.spec.expert_checks import EXPERT_RULES
 from cnai.core.spec.sections import RunSpec
 from cnai.core.units import parse_bytes
 
@@ -326,6 +327,7 @@ def memory_is_a_size(asked: Asked) -> Iterator[Mistake]:
 
 
 RULES: tuple[Rule, ...] = (
+    *EXPERT_RULES,
     no_control_characters,
     one_source_of_the_model,
     module_is_a_function,
