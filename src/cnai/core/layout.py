@@ -54,6 +54,8 @@ class Layout:
             between split layers (sequence parallelism).
         context: Ranks that each take a part of the positions of the same sequences through the
             whole model, and exchange them for heads in attention (context parallelism).
+        expert: Ranks over which the experts of a layer are spread (expert parallelism). They are
+            neighbours among the ranks of the data and context axes, so there are no more ranks.
     """
 
     data: int = 1
@@ -62,6 +64,7 @@ class Layout:
     split_layer: int = 0
     split_sequence: bool = False
     context: int = 1
+    expert: int = 1
 
     @property
     def copies(self) -> int:
@@ -90,7 +93,8 @@ class Layout:
 
     def __str__(self) -> str:
         context = f" x cp{self.context}" if self.context > 1 else ""
-        return f"dp{self.data} x tp{self.model} x pp{self.pipeline}{context}"
+        expert = f", ep{self.expert}" if self.expert > 1 else ""
+        return f"dp{self.data} x tp{self.model} x pp{self.pipeline}{context}{expert}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,9 +81,10 @@ class Trainer:
             job.plan, ranks, self._engine, job.settings.evaluate_sequences
         )
         self._noise: NoiseScale | None = None
-        if ranks.layout.data > 1 and job.plan.sharding is Sharding.NONE:
+        layout = ranks.layout
+        if layout.data > 1 and layout.expert == 1 and job.plan.sharding is Sharding.NONE:
             batch = job.plan.global_batch
-            self._noise = NoiseScale(batch // ranks.layout.data, batch)
+            self._noise = NoiseScale(batch // layout.data, batch)
 
     @property
     def parameters(self) -> int:
@@ -181,13 +182,15 @@ class Trainer:
         tied = [s.local_gradient() for s in self._shards if s.name == "embedding.weight"]
         if tied:
             self._ranks.add_tied(tied)
-        whole = [shard.local_gradient() for shard in self._shards if not shard.is_sharded]
+        copied = [shard for shard in self._shards if not shard.is_sharded]
+        whole = [shard.local_gradient() for shard in copied if not shard.is_expert]
         own = 0.0
         if self._noise:
             # The rows of a data rank are shared out over the context axis.
             self._ranks.average_over_context(whole)
             own = self._square()
         self._ranks.average(whole)
+        self._ranks.average_experts([s.local_gradient() for s in copied if s.is_expert])
         return own
 
     def _square(self) -> float:

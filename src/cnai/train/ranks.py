@@ -32,6 +32,8 @@ class Ranks:
             messages never mix with those of a step.
         context: The ranks that hold the other positions of the same sequences; None where a rank
             holds all.
+        experts: All ranks, with the data and context axes cut into `expert_copy` and `expert`
+            where experts are spread; None where each rank has all of them.
     """
 
     layout: Layout
@@ -42,6 +44,7 @@ class Ranks:
     tie: dist.ProcessGroup | None
     writers: dist.ProcessGroup
     context: dist.ProcessGroup | None = None
+    experts: DeviceMesh | None = None
 
     @property
     def axis_sizes(self) -> dict[str, int]:
@@ -69,6 +72,16 @@ class Ranks:
         if self.layout.copies > 1 and tensors:
             for axis in self.data_axes:
                 _all_reduce_flat(tensors, self.mesh.get_group(axis))
+            torch._foreach_div_(tensors, self.layout.copies)
+
+    def average_experts(self, tensors: list[Tensor]) -> None:
+        """Average gradients of spread experts in place over all copies of the model.
+
+        The tokens of the ranks that share the experts out have met there already.
+        """
+        if self.experts is not None and tensors:
+            if self.layout.copies > self.layout.expert:
+                _all_reduce_flat(tensors, self.experts.get_group("expert_copy"))
             torch._foreach_div_(tensors, self.layout.copies)
 
     def average_over_context(self, tensors: list[Tensor]) -> None:
@@ -152,6 +165,7 @@ def joined(
         tie=_tie_group(plan, rank) if tied and len(set(plan.ends)) > 1 else None,
         writers=_writers(limit),
         context=context_group(layout),
+        experts=expert_mesh(layout, device.type),
     )
     # Without the barrier a rank that is done may tear down pairs that another still uses.
     dist.barrier()
@@ -167,6 +181,19 @@ def mesh_of(plan: ParallelPlan, device_type: str) -> tuple[DeviceMesh, tuple[str
     axes = {"pipeline": layout.pipeline, **data_axes, "model": layout.model}
     mesh = init_device_mesh(device_type, tuple(axes.values()), mesh_dim_names=tuple(axes))
     return mesh, tuple(data_axes)
+
+
+def expert_mesh(layout: Layout, device_type: str) -> DeviceMesh | None:
+    """Return the mesh in which experts are spread."""
+    if layout.expert == 1:
+        return None
+    axes = {
+        "pipeline": layout.pipeline,
+        "expert_copy": layout.copies // layout.expert,
+        "expert": layout.expert,
+        "model": layout.model,
+    }
+    return init_device_mesh(device_type, tuple(axes.values()), mesh_dim_names=tuple(axes))
 
 
 def context_group(layout: Layout) -> dist.ProcessGroup | None:

@@ -20,7 +20,7 @@ from cnai.core.layout import ParallelPlan
 from cnai.core.shape import DecoderShape
 from cnai.core.spec.sections import Train
 from cnai.train.build import lay_out
-from cnai.train.ranks import Ranks, context_group, mesh_of
+from cnai.train.ranks import Ranks, context_group, expert_mesh, mesh_of
 from cnai.train.shards import local_of
 
 
@@ -92,6 +92,7 @@ def _pretended(plan: ParallelPlan, rank: int) -> Iterator[Ranks]:
             tie=None,
             writers=everybody,
             context=context_group(plan.layout),
+            experts=expert_mesh(plan.layout, "cpu"),
         )
     finally:
         dist.destroy_process_group()
