@@ -4,7 +4,7 @@ import pytest
 
 from cnai.plan import alternatives, make_plan
 from cnai.plan.cost import layer_costs
-from plan_cases import LARGE, SMALL, fleet, large, small
+from plan_cases import LARGE, MIXTURE, SMALL, fleet, large, small
 
 
 def estimate(request, machines):
@@ -119,3 +119,16 @@ def test_repeated_key_value_heads_are_paid_for():
         for shape in (few, replace(SMALL, kv_heads=8))
     ]
     assert times[0].exchange_seconds == times[1].exchange_seconds
+
+
+def test_spread_experts_exchange_rows_but_average_less():
+    request = small(shape=MIXTURE, data=8, model=1, pipeline=1)
+    copied, spread = estimate(request, fleet()), estimate(replace(request, expert=8), fleet())
+    assert copied.exchange_seconds == 0 < spread.exchange_seconds
+    assert spread.data_seconds < copied.data_seconds
+
+
+def test_a_token_pays_for_the_experts_it_goes_through_only():
+    more = replace(MIXTURE, experts=64)
+    layers = [layer_costs(shape, 32, 1, 0)[1] for shape in (MIXTURE, more)]
+    assert layers[1] - layers[0] == 2 * 56 * MIXTURE.width

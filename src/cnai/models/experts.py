@@ -49,8 +49,8 @@ class Experts(nn.Module):
         token_M = order_M // chosen_NC.shape[1]
         rows_E = torch.bincount(flat_M, minlength=self.count)
         made_MD = self.place(self.product, x_ND[token_M], rows_E)
-        weighted_MD = made_MD * weight_NC.flatten()[order_M].unsqueeze(1).to(made_MD.dtype)
-        return torch.zeros_like(x_ND).index_add(0, token_M, weighted_MD.to(x_ND.dtype))
+        made_NCD = made_MD[order_M.argsort()].unflatten(0, chosen_NC.shape)
+        return (made_NCD * weight_NC.unsqueeze(2).to(made_NCD.dtype)).sum(dim=1)
 
     def product(self, x_MD: Tensor, rows_E: Tensor) -> Tensor:
         """Send rows that are sorted by expert through the experts that lie here."""

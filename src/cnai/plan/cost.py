@@ -18,7 +18,7 @@ from cnai.core.recompute import Recompute
 from cnai.core.shape import DecoderShape
 from cnai.plan.activations import FLOAT
 from cnai.plan.devices import Machines
-from cnai.plan.memory import rank_parameters
+from cnai.plan.memory import rank_parameters, spread_parameters
 from cnai.plan.pipeline import idle_pieces
 from cnai.plan.request import PlanRequest, Trial
 
@@ -32,8 +32,10 @@ def layer_costs(
     shape: DecoderShape, sequence: int, model_size: int, split_layer: int
 ) -> list[float]:
     """FLOPs for one token of each layer on one rank, embedding and head added to the ends."""
-    whole = float(shape.layer_flops(sequence))
-    costs = [whole / model_size if index >= split_layer else whole for index in range(shape.layers)]
+    costs = [
+        shape.layer_flops(sequence, index) / (model_size if index >= split_layer else 1)
+        for index in range(shape.layers)
+    ]
     costs[0] += 2.0 * shape.width
     head_split = split_layer == 0 if shape.tied_head else split_layer < shape.layers
     costs[-1] += shape.head_flops() / (model_size if head_split else 1)
@@ -63,6 +65,7 @@ def estimate_step(
     ]
     slowest = max(range(layout.pipeline), key=lambda place: compute[place] + tensor[place])
     exchange = context_seconds(request, shape, trial, machines, places[slowest])
+    exchange += expert_seconds(request, shape, trial, machines, places[slowest])
     piece = compute[slowest] + tensor[slowest] + exchange
     piece += trial.virtual * _boundary_seconds(request, shape, trial, machines)
     idle = idle_pieces(trial)
@@ -144,6 +147,32 @@ def context_seconds(
     return seconds
 
 
+def expert_seconds(
+    request: PlanRequest,
+    shape: DecoderShape,
+    trial: Trial,
+    machines: Machines,
+    stages: tuple[int, ...],
+) -> float:
+    """Time in which one microbatch takes rows to their experts and back, in these stages.
+
+    Every choice of a token is a row, and experts are taken for evenly used. Beside the rows a
+    message tells how many there are.
+    """
+    layout = trial.layout
+    if layout.expert == 1:
+        return 0.0
+    rows = trial.tokens(request.sequence) * shape.experts_per_token
+    payload = 2 * rows * shape.width * request.element_bytes
+    link = machines.link(layout.expert * layout.model)
+    once = _ring_seconds(payload, layout.expert, link, 3 * machines.device.latency_seconds)
+    mode = Recompute(request.recompute)
+    layers = (layer for stage in stages for layer in range(*trial.cuts[stage]))
+    return sum(
+        (3 if mode.covers(layer) else 2) * once for layer in layers if shape.is_sparse(layer)
+    )
+
+
 def _again(request: PlanRequest, trial: Trial, stage: int) -> int:
     """Count the layers of a stage whose forward pass is done twice."""
     mode = Recompute(request.recompute)
@@ -183,23 +212,29 @@ def data_seconds(
     Without sharding one all-reduce of the float32 gradients. With it, for every microbatch, the
     parameters are gathered before forward and again before backward and the gradients scattered;
     only what outlasts the computing is added, and the last scatter. Hybrid sharding does so inside
-    its groups, and adds an all-reduce of the scattered gradients between them.
+    its groups, and adds an all-reduce of the scattered gradients between them. Experts that are
+    spread are averaged over the ranks that hold the same ones.
     """
     size = trial.shards
     if trial.layout.copies == 1:
         return 0.0
-    parameters = sum(rank_parameters(shape, trial, stage) for stage in stages)
+    experts = sum(spread_parameters(shape, trial, stage) for stage in stages)
+    parameters = sum(rank_parameters(shape, trial, stage) for stage in stages) - experts
     latency = machines.device.latency_seconds
     groups, across = trial.layout.copies // size, trial.layout.copies * trial.layout.model
     between = _ring_seconds(2 * FLOAT * parameters / size, groups, machines.link(across), latency)
+    spread = 0.0
+    if experts and trial.layout.copies > trial.layout.expert:
+        copies = trial.layout.copies // trial.layout.expert
+        spread = _ring_seconds(2 * FLOAT * experts, copies, machines.link(across), latency)
     if size == 1:
-        return between
+        return between + spread
     link = machines.link(size * trial.layout.model)
     latency *= sum(trial.layers(stage) for stage in stages)
     gather = 2 * _ring_seconds(gathering.element_bytes * parameters, size, link, latency)
     scatter = _ring_seconds(FLOAT * parameters, size, link, latency)
     exposed = max(0.0, gather + scatter - gathering.hidden_seconds)
-    return trial.microbatches * exposed + scatter + (between if groups > 1 else 0.0)
+    return trial.microbatches * exposed + scatter + spread + (between if groups > 1 else 0.0)
 
 
 def _boundary_seconds(

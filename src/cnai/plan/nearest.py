@@ -10,6 +10,7 @@ from cnai.core.fleet import Fleet
 from cnai.core.layout import Layout, ParallelPlan
 from cnai.plan.planner import alternatives
 from cnai.plan.request import PlanRequest
+from cnai.plan.rules import divisors
 
 
 def nearest_plan(
@@ -18,8 +19,8 @@ def nearest_plan(
     """Return the plan for at most so many ranks that is most like the wanted one.
 
     It gives up the data axis first, which only changes how many rows a rank takes; then the
-    pipeline, then the split of the layers, at last that of the positions. The batch stays, and with
-    it the curve.
+    pipeline, then the split of the layers, at last that of the positions; with each, experts come
+    together as far as it takes. The batch stays, and with it the curve.
 
     Args:
         request: What is asked, with whatever sizes.
@@ -51,7 +52,10 @@ def _retreats(request: PlanRequest, wanted: Layout) -> Iterator[PlanRequest]:
         (None, None, wanted.context),
         (None, None, 1),
     ):
-        sizes = replace(request, data=None, model=model, pipeline=pipeline, context=context)
-        yield sizes
-        if request.microbatches is not None:
-            yield replace(sizes, microbatches=None)
+        for expert in reversed(divisors(wanted.expert)):
+            sizes = replace(
+                request, data=None, model=model, pipeline=pipeline, context=context, expert=expert
+            )
+            yield sizes
+            if request.microbatches is not None:
+                yield replace(sizes, microbatches=None)

@@ -138,6 +138,8 @@ def _layouts(request: PlanRequest, machines: Machines, ranks: int) -> Iterator[L
             if pipeline != (request.pipeline or pipeline) or data != (request.data or data):
                 continue
             layout = replace(request.asked, data=data, model=model, pipeline=pipeline)
+            if layout.copies % layout.expert:
+                continue
             if next(violations(request, layout), None) is None:
                 yield layout
 

@@ -126,6 +126,11 @@ def _warnings(request: PlanRequest, machines: Machines, plan: ParallelPlan) -> I
             f"warning: a context group of {layout.context} leaves the node of {machines.per_node} "
             "devices and exchanges over the network in every layer"
         )
+    if layout.expert * layout.model > machines.per_node and layout.expert > 1:
+        yield (
+            f"warning: experts are spread over {layout.expert} ranks beyond the node of "
+            f"{machines.per_node} devices, and tokens travel over the network in every sparse layer"
+        )
     if request.shape and layout.model > 1 and not layout.is_split(request.shape.layers - 1):
         yield "warning: no layer is split, so the model axis repeats the same work"
     if layout.ranks > machines.fleet.devices:
@@ -207,6 +212,8 @@ def _with_recomputing(
 def _settings(plan: ParallelPlan) -> str:
     layout = plan.layout
     context = f"context_parallel: {{size: {layout.context}}}, " if layout.context > 1 else ""
+    if layout.expert > 1:
+        context += f"expert_parallel: {{size: {layout.expert}}}, "
     return (
         f"`data_parallel: {{size: {layout.data}, sharding: {plan.sharding.value}}}, "
         f"model_parallel: {{size: {layout.model}, split_layer: {layout.split_layer}}}, "

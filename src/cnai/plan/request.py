@@ -26,6 +26,7 @@ class PlanRequest:
         virtual: Stages a rank of the pipeline; None = what the schedule needs.
         split_sequence: Whether the model axis also shares out the positions of a sequence.
         context: Ranks that share out the positions of a sequence; taken as asked.
+        expert: Ranks of the data and context axes over which experts are spread; taken as asked.
         recompute: `none`, `selective` or `full`, a value of `core.recompute`.
         adapters: What is trained beside frozen weights; None = the weights themselves are.
         ranks: Ranks in all; None = the product of the sizes, or what the fleet has.
@@ -42,6 +43,7 @@ class PlanRequest:
     split_layer: int = 0
     split_sequence: bool = False
     context: int = 1
+    expert: int = 1
     sharding: str = "auto"
     shard_group: int | None = None
     schedule: str = "1F1B"
@@ -61,6 +63,7 @@ class PlanRequest:
             split_layer=self.split_layer,
             split_sequence=self.split_sequence,
             context=self.context,
+            expert=self.expert,
         )
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import gcd, prod
 
@@ -18,6 +18,7 @@ SHARDING = "parallel.data_parallel.sharding"
 GROUP = "parallel.data_parallel.shard_group"
 MODEL = "parallel.model_parallel.size"
 CONTEXT = "parallel.context_parallel.size"
+EXPERT = "parallel.expert_parallel.size"
 SPLIT = "parallel.model_parallel.split_layer"
 STAGES = "parallel.pipeline_parallel.stages"
 VIRTUAL = "parallel.pipeline_parallel.virtual"
@@ -60,6 +61,7 @@ def violations(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
         yield from _model(request.shape, layout)
         yield from _sequence(request, layout)
         yield from _context(request, request.shape, layout)
+        yield from _experts(request, request.shape, layout)
         yield from _adapters(request, layout)
         yield from _stages(request, request.shape, layout)
     yield from _groups(request, layout)
@@ -138,6 +140,7 @@ def check_names(request: PlanRequest) -> None:
         (GROUP, request.shard_group),
         (MODEL, request.model),
         (CONTEXT, request.context),
+        (EXPERT, request.expert),
         (STAGES, request.pipeline),
         (VIRTUAL, request.virtual),
         (MICROBATCHES, request.microbatches),
@@ -158,8 +161,11 @@ def _sizes(layout: Layout) -> Iterator[Violation]:
 
 
 def _module(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
-    sizes = ((MODEL, layout.model), (STAGES, layout.pipeline), (CONTEXT, layout.context))
-    for where, size in sizes:
+    sizes = {
+        MODEL: layout.model, STAGES: layout.pipeline, CONTEXT: layout.context,
+        EXPERT: layout.expert,
+    }  # fmt: skip
+    for where, size in sizes.items():
         if size > 1:
             yield Violation(
                 where=where,
@@ -176,7 +182,14 @@ def _module(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
 
 def legal_model_sizes(shape: DecoderShape) -> list[int]:
     """Return the tensor-parallel sizes by which everything that is split can be divided."""
-    return divisors(gcd(shape.heads, shape.kv_heads, shape.ffn_width, shape.vocab))
+    widths = _ffn_widths(shape, range(shape.layers)).values()
+    return divisors(gcd(shape.heads, shape.kv_heads, shape.vocab, *widths))
+
+
+def _ffn_widths(shape: DecoderShape, layers: Iterable[int]) -> dict[str, int]:
+    """Return the inner widths, by key, that occur in these layers."""
+    names = {"expert_width" if shape.is_sparse(layer) else "ffn_width" for layer in layers}
+    return {name: getattr(shape, name) for name in sorted(names, reverse=True)}
 
 
 def _model(shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
@@ -188,7 +201,8 @@ def _model(shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
         )
     if not layout.is_split(shape.layers - 1):
         return
-    parts = {"heads": shape.heads, "kv_heads": shape.kv_heads, "ffn_width": shape.ffn_width}
+    parts = {"heads": shape.heads, "kv_heads": shape.kv_heads}
+    parts |= _ffn_widths(shape, range(layout.split_layer, shape.layers))
     if layout.is_split(0) or not shape.tied_head:
         parts["vocab"] = shape.vocab
     broken = [f"model.{name} {number}" for name, number in parts.items() if number % layout.model]
@@ -227,6 +241,31 @@ def _context(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Itera
             message=f"`{CONTEXT}` is {layout.context}, which does not divide {', '.join(broken)}",
             hint=f"set it to {nearest(layout.context, legal)}, or make the heads and the sequence "
             f"multiples of {layout.context}",
+        )
+
+
+def _experts(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
+    """Experts are shared out evenly over ranks that would else hold the same ones."""
+    if layout.expert == 1:
+        return
+    if not shape.sparse_layers:
+        yield Violation(
+            where=EXPERT,
+            message=f"`{EXPERT}` is {layout.expert}, but the model has no experts",
+            hint=f"set `{EXPERT}: 1`, or `model.experts`",
+        )
+        return
+    copies = layout.copies
+    parts = {f"model.experts {shape.experts}": shape.experts, f"data x context {copies}": copies}
+    if request.data is None and layout.data == 1:
+        # The data axis is still open, and the planner looks only at sizes that are divided.
+        parts.popitem()
+    broken = [name for name, number in parts.items() if number % layout.expert]
+    if broken:
+        yield Violation(
+            where=EXPERT,
+            message=f"`{EXPERT}` is {layout.expert}, which does not divide {', '.join(broken)}",
+            hint=f"set it to {nearest(layout.expert, divisors(gcd(*parts.values())))}",
         )
 
 
