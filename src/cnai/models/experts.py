@@ -50,7 +50,8 @@ class Experts(nn.Module):
         rows_E = torch.bincount(flat_M, minlength=self.count)
         made_MD = self.place(self.product, x_ND[token_M], rows_E)
         made_NCD = made_MD[order_M.argsort()].unflatten(0, chosen_NC.shape)
-        return (made_NCD * weight_NC.unsqueeze(2).to(made_NCD.dtype)).sum(dim=1)
+        out_ND: Tensor = (made_NCD * weight_NC.unsqueeze(2).to(made_NCD.dtype)).sum(dim=1)
+        return out_ND
 
     def product(self, x_MD: Tensor, rows_E: Tensor) -> Tensor:
         """Send rows that are sorted by expert through the experts that lie here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import lcm
 
 from cnai.core.errors import PlanError
 from cnai.core.estimate import StepEstimate
@@ -238,12 +239,15 @@ def _check_devices(ranks: int, machines: Machines) -> None:
 def _no_layout(request: PlanRequest, fleet: Fleet, ranks: int) -> PlanError:
     """Say that the open sizes cannot be chosen, and which numbers of ranks would do."""
     machines = Machines.of(fleet)
-    near = sorted(range(1, 2 * ranks + 1), key=lambda other: abs(other - ranks))
+    least = lcm(request.context, request.expert) * (request.model or 1) * (request.pipeline or 1)
+    tried = {*range(1, 2 * ranks + 1), least, 2 * least}
+    near = sorted(tried, key=lambda other: abs(other - ranks))
     legal = [other for other in near if next(_layouts(request, machines, other), None)]
     works = " or ".join(str(other) for other in sorted(legal[:2]))
     return PlanError(
         f"{ranks} ranks cannot be laid out: no data x model x pipeline sizes divide the batch of "
-        f"{request.batch}, the heads and the layers",
+        f"{request.batch}, the heads and the layers"
+        + (f", and can hold experts spread over {request.expert}" if request.expert > 1 else ""),
         where=RANKS,
         hint=f"set `{RANKS}: {works}`" if works else "set `train.batch` to a multiple of the ranks",
     )
