@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cnai.compress import check_target, open_source, quantize
+from cnai.compress import check_target
+from cnai.compress.decoder import open_source, quantize
 from cnai.core.artifact import Artifact
 from cnai.core.dataset import DatasetManifest
 from cnai.core.errors import DataError

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from cnai.compress import quantize
-from cnai.compress.source import open_source
+from cnai.compress.decoder import quantize
+from cnai.compress.decoder.source import open_source
 from cnai.core.errors import DataError
 from models_folder import save_folder
 from models_shapes import TINY, tokens
