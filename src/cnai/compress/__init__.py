@@ -6,11 +6,24 @@ whole, never trusts a number that was not measured on the files as they lie on t
 trains. What needs torch is in `compress.decoder`.
 """
 
+from cnai.compress.formats import FILES, Format, recognise
 from cnai.compress.manifest import check_whole, read_artifact
+from cnai.compress.quantize_file import quantize_file
+from cnai.compress.report import CompressionReport, agreement_words, report_files
 from cnai.compress.target import check_target
+from cnai.compress.weight_only import Scheme, Wishes
 
 __all__ = [
+    "FILES",
+    "CompressionReport",
+    "Format",
+    "Scheme",
+    "Wishes",
+    "agreement_words",
     "check_target",
     "check_whole",
+    "quantize_file",
     "read_artifact",
+    "recognise",
+    "report_files",
 ]

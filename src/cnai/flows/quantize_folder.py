@@ -1,4 +1,4 @@
-"""`ai-cli quantize`: any model folder made small behind the gate."""
+"""`ai-cli quantize` for folders: a decoder made small behind the gate of its perplexity."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROWS = 64
 _TOKENS = 128
 
 
-def quantize_model(
+def quantize_folder(
     source: Path, target: Path, *, max_loss: float, data: str | None, listener: Listener
 ) -> Artifact:
     """Quantize a model folder, or the newest checkpoint of a run.
