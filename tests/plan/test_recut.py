@@ -111,6 +111,13 @@ def test_a_slow_stage_gets_fewer_layers() -> None:
     assert "1.00, 2.00, 1.00, 1.00" in move.reason
 
 
+@pytest.mark.parametrize("inner", ["model", "context"])
+def test_of_ranks_that_share_layers_the_slowest_counts(inner: str) -> None:
+    plan = plan_of(Layout(pipeline=2, **{inner: 2}), layers=LAYERS)
+    move = only_move(MadeUpRun(plan, [1.0, 1.0, 1.0, 2.0]).run(40))
+    assert move.after == (8, 4)
+
+
 def test_equal_stages_keep_their_layers() -> None:
     assert MadeUpRun(FOUR, [1.0] * 4).run(100).moves == []
 

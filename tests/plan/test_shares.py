@@ -96,6 +96,10 @@ def test_a_schedule_of_rounds_moves_whole_rounds():
     assert (share_rule(plan).unit, share_rule(plan).least) == (2, 2)
 
 
+def test_ranks_that_share_positions_out_move_rows_together():
+    assert rule_of(Layout(data=2, context=2)) == rule_of(Layout(data=2))
+
+
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
@@ -103,6 +107,7 @@ def test_a_schedule_of_rounds_moves_whole_rounds():
         (plan_of(Layout(data=2), sharding=Sharding.FULL), "gather their weights"),
         (plan_of(Layout(data=4), sharding=Sharding.HYBRID, shard_group=2), "gather their weights"),
         (plan_of(Layout(data=2, pipeline=2), schedule="GPipe", microbatches=4), "at once"),
+        (plan_of(Layout(data=4, expert=2)), "exchange tokens"),
         (plan_of(Layout(data=8)), "too small"),
         (plan_of(Layout(data=2, pipeline=2), microbatches=2), "too small"),
     ],

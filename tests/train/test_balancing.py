@@ -115,6 +115,7 @@ def test_equally_fast_ranks_keep_their_rows(gang: LocalGang, tmp_path: Path) -> 
         (Layout(data=2, pipeline=2), "1F1B"),
         (Layout(data=2, pipeline=2), "ZBVZeroBubble"),
         (Layout(data=2, model=2), "1F1B"),
+        (Layout(data=2, context=2), "1F1B"),
     ],
     ids=str,
 )

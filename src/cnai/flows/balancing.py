@@ -52,5 +52,8 @@ def recut(spec: RunSpec, plan: ParallelPlan, fleet: Fleet, cuts: Cuts) -> Parall
 def _rule(spec: RunSpec, plan: ParallelPlan) -> ShareRule | None:
     if not spec.train.balance.rows or spec.train.deterministic:
         return None
-    rule = share_rule(plan, whole_pieces=spec.train.compile)
+    shape = shape_of(spec)
+    # The loss that keeps experts evenly used is a mean over the rows of a micro-batch.
+    sparse = shape is not None and shape.experts > 0
+    rule = share_rule(plan, whole_pieces=spec.train.compile or sparse)
     return None if isinstance(rule, str) else rule

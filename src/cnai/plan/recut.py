@@ -127,19 +127,20 @@ class LayerBalancer:
 
     def _rank(self, place: int, data: int) -> int:
         layout = self._plan.layout
-        return (place * layout.data + data) * layout.model
+        return (place * layout.data + data) * layout.context * layout.model
 
     def _slowness(self, ranks: dict[int, StepDone]) -> list[float]:
         """Return the time for a row and a unit of cost, a line a place of data ranks each.
 
-        Of the ranks that split a layer the slowest counts, which the others wait for.
+        Of the ranks that share the layers of a row out the slowest counts, for which the others
+        wait.
         """
         layout = self._plan.layout
         return [
             max(
-                ranks[self._rank(place, data) + model].compute_seconds
-                / (ranks[self._rank(place, data) + model].rows or 1)
-                for model in range(layout.model)
+                ranks[self._rank(place, data) + member].compute_seconds
+                / (ranks[self._rank(place, data) + member].rows or 1)
+                for member in range(layout.context * layout.model)
             )
             / self._cost_of(self._cuts, place)
             for place in range(layout.pipeline)

@@ -81,8 +81,8 @@ def _refusals(plan: ParallelPlan) -> Iterator[str]:
     layout = plan.layout
     if layout.data == 1:
         yield "there is one data rank"
-    if layout.ranks != layout.data * layout.model * layout.pipeline:
-        yield "another axis than data, model and pipeline shares the rows"
+    if layout.expert > 1:
+        yield "ranks that share experts out exchange tokens in every micro-batch together"
     if plan.sharding is not Sharding.NONE:
         yield (
             "sharded ranks gather their weights for every micro-batch together, and would wait for "

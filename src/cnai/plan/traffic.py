@@ -24,7 +24,8 @@ def least_bytes(shape: DecoderShape, plan: ParallelPlan, *, sequence: int) -> di
     - `model`: four sums of the residual stream a split layer and micro-batch.
     - `pipeline`: each micro-batch once forward and once back over every border between two ranks.
 
-    What embedding, head and loss of a split model send beside this is not counted.
+    What embedding, head and loss of a split model send beside this is not counted, nor what the
+    context axis exchanges in attention, nor the tokens that go to experts.
     """
     layout = plan.layout
     trial = Trial(
@@ -37,7 +38,7 @@ def least_bytes(shape: DecoderShape, plan: ParallelPlan, *, sequence: int) -> di
         shard_group=plan.shard_group,
     )
     stages = range(len(plan.stages))
-    payload = FLOAT * plan.microbatch_rows * sequence * shape.width
+    payload = FLOAT * plan.microbatch_rows * sequence * shape.width / layout.context
     weights = FLOAT * sum(rank_parameters(shape, trial, one) for one in stages) / layout.pipeline
     sums = _SUMS * sum(trial.split_layers(one) for one in stages) / layout.pipeline
     borders = sum(plan.owner_of(one) != plan.owner_of(one + 1) for one in stages[:-1])
@@ -50,9 +51,9 @@ def least_bytes(shape: DecoderShape, plan: ParallelPlan, *, sequence: int) -> di
 
 def _data_bytes(plan: ParallelPlan, weights: float) -> float:
     if plan.sharding is Sharding.NONE:
-        return 2 * weights * _passed(plan.layout.data)
+        return 2 * weights * _passed(plan.layout.copies)
     inside = 3 * plan.microbatches * weights * _passed(plan.shards)
-    between = 2 * weights / plan.shards * _passed(plan.layout.data // plan.shards)
+    between = 2 * weights / plan.shards * _passed(plan.layout.copies // plan.shards)
     return inside + between
 
 

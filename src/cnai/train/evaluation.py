@@ -47,12 +47,14 @@ class Evaluation:
             places = np.arange(begin + first, begin + first + pass_rows)
             counts = places < len(self._rows)
             tokens_RU = torch.from_numpy(self._rows[np.where(counts, places, 0)])
+            tokens_RU = self._ranks.own_positions(tokens_RU)
             losses = self._engine.judge(tokens_RU.to(self._ranks.device))
             if len(losses):
                 kept = losses.cpu().numpy()[counts]
                 total, count = total + float(kept.sum()), count + len(kept)
-        copies = self._ranks.layout.model
-        total, judged = self._ranks.total([total / copies, count / copies])
+        # Ranks of the context axis judge parts of the same rows, equally long.
+        repeated = self._ranks.layout.model * self._ranks.layout.context
+        total, judged = self._ranks.total([total / repeated, count / repeated])
         return EvaluationDone(
             time_unix=time.time(),
             attempt=attempt,

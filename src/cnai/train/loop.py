@@ -97,7 +97,8 @@ class Trainer:
             job.plan, ranks, self._engine, job.settings.evaluate_sequences
         )
         self._noise: NoiseScale | None = None
-        if ranks.layout.data > 1 and job.plan.sharding is Sharding.NONE:
+        layout = ranks.layout
+        if layout.data > 1 and layout.expert == 1 and job.plan.sharding is Sharding.NONE:
             self._noise = NoiseScale(self._shares.typical_rows, job.plan.global_batch)
 
     @property
@@ -148,7 +149,7 @@ class Trainer:
         tokens_RU = torch.from_numpy(rows).to(self._ranks.device)
         waited = time.perf_counter() - start
         self._watch.taken()  # of an evaluation before
-        loss = self._engine.run(tokens_RU)
+        loss = self._engine.run(self._ranks.own_positions(tokens_RU))
         own_square = self._reduce_gradients()
         seconds = self._watch.taken()
         message = self._shares.message(time.perf_counter() - start, seconds)
@@ -221,8 +222,15 @@ class Trainer:
         tied = [s.local_gradient() for s in self._shards if s.name == "embedding.weight"]
         if tied:
             self._ranks.add_tied(tied)
-        own = self._square() * self._shares.own_scale**2 if self._noise else 0.0
-        self._ranks.average([s.local_gradient() for s in self._shards if not s.is_sharded])
+        copied = [shard for shard in self._shards if not shard.is_sharded]
+        whole = [shard.local_gradient() for shard in copied if not shard.is_expert]
+        own = 0.0
+        if self._noise:
+            # The rows of a data rank are shared out over the context axis.
+            self._ranks.average_over_context(whole)
+            own = self._square() * self._shares.own_scale**2
+        self._ranks.average(whole)
+        self._ranks.average_experts([s.local_gradient() for s in copied if s.is_expert])
         return own
 
     def _square(self) -> float:
@@ -241,7 +249,7 @@ class Trainer:
     ) -> tuple[float, float, float, bool, list[float]]:
         """Share loss, gradient norms, wish to stop and speeds over all ranks in one message."""
         layout = self._ranks.layout
-        own = [loss / (layout.data * layout.model), self._square(), own_square, float(stop)]
+        own = [loss / (layout.copies * layout.model), self._square(), own_square, float(stop)]
         total_loss, total_square, small_square, stops, *heard = self._ranks.total([*own, *more])
         return total_loss, math.sqrt(total_square), small_square, stops > 0, heard
 

@@ -57,7 +57,8 @@ class RowShares:
         layout = self._plan.layout
         table = [0.0] * (len(self._plan.stages) * layout.data)
         for stage, seconds in stage_seconds.items():
-            table[stage * layout.data + self._place.data] = seconds / self.count / layout.model
+            mean = seconds / self.count / (layout.model * layout.context)
+            table[stage * layout.data + self._place.data] = mean
         return [step_seconds / layout.ranks, *table]
 
     def decide(self, step: int, heard: Sequence[float]) -> Move | None:

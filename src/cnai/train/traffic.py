@@ -39,8 +39,12 @@ class Traffic(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         axes = ranks.mesh.mesh_dim_names or ()
         self._axes = {ranks.mesh.get_group(axis).group_name: axis for axis in axes}
-        if ranks.tie is not None:
-            self._axes[ranks.tie.group_name] = "tie"
+        for name, group in (("tie", ranks.tie), ("context", ranks.context)):
+            if group is not None:
+                self._axes.setdefault(group.group_name, name)
+        if ranks.experts is not None:
+            for axis in ("expert", "expert_copy"):
+                self._axes.setdefault(ranks.experts.get_group(axis).group_name, axis)
         self.sent_bytes: defaultdict[str, float] = defaultdict(float)
         self.messages: defaultdict[str, int] = defaultdict(int)
 
