@@ -16,6 +16,7 @@ import pytest
 
 from cnai.cluster.local import LocalGang
 from cnai.cluster.ranks import Order, RankEnded
+from cnai.core.balance import Measures, Move
 from cnai.core.events import Event, RankReady, StepDone
 from cnai.core.layout import Layout, Memory, ParallelPlan, Sharding, Stage
 from cnai.core.records import convert, to_dict
@@ -97,6 +98,7 @@ class Case:
         dropout: Share of the embedding's outputs that is zeroed at random.
         slow: Seconds that each layer of a rank sleeps for each row, by rank.
         balance: Threshold of a balancer of rows; None = none.
+        script: Rows of the data ranks from the step after this one on, whatever is measured.
         traffic: Whether the ranks write what they sent in the second step of the attempt.
     """
 
@@ -115,6 +117,7 @@ class Case:
     dropout: float = 0.0
     slow: dict[int, float] = field(default_factory=dict)
     balance: float | None = None
+    script: dict[int, tuple[int, ...]] = field(default_factory=dict)
     traffic: bool = False
     kill: tuple[int, int] | None = None
     folder_of_weights: Path | None = None
@@ -137,6 +140,7 @@ class Case:
             "dropout": self.dropout,
             "slow": [self.slow.get(rank, 0.0) for rank in range(self.plan.layout.ranks)],
             "balance": self.balance,
+            "script": [[step, list(rows)] for step, rows in self.script.items()],
             "traffic": self.traffic,
         }
         gang.start(
@@ -260,13 +264,29 @@ def count_traffic(trainer: Any, ranks: Any, run: RunFolder) -> None:
     trainer.step = counted
 
 
-def balancer_of(plan: ParallelPlan, threshold: float | None) -> Any:
+class Scripted:
+    """A balancer that moves rows when it is told to."""
+
+    def __init__(self, script: list[Any]) -> None:
+        self._script = {step: tuple(rows) for step, rows in script}
+        self._now: tuple[int, ...] = ()
+
+    def decide(self, measures: Measures) -> Move | None:
+        if measures.step not in self._script:
+            return None
+        before, self._now = self._now, self._script[measures.step]
+        return Move(before=before, after=self._now, gain=1.0, reason="the script says so")
+
+
+def balancer_of(plan: ParallelPlan, asked: dict[str, Any]) -> Any:
     from cnai.plan import ShareBalancer, share_rule
 
+    if asked["script"]:
+        return Scripted(asked["script"])
     rule = share_rule(plan)
-    if threshold is None or isinstance(rule, str):
+    if asked["balance"] is None or isinstance(rule, str):
         return None
-    return ShareBalancer(plan, rule, threshold)
+    return ShareBalancer(plan, rule, asked["balance"])
 
 
 def train_rank(context: Any) -> int:
@@ -330,7 +350,7 @@ def train_rank(context: Any) -> int:
                 return write(*words, **more)
 
             dcp.save = slow
-        trainer = Trainer(job, ranks, parts, balancer_of(plan, asked["balance"]))
+        trainer = Trainer(job, ranks, parts, balancer_of(plan, asked))
         if asked["traffic"]:
             count_traffic(trainer, ranks, run)
         checkpoints = Checkpoints(
