@@ -8,26 +8,14 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from cnai.core.adapters import Adapters
 from cnai.core.shape import DecoderShape
+from cnai.core.spec.balance import Balance
+from cnai.core.spec.section import LARGEST_INT, Fraction, Positive, Section
 
 SPEC_VERSION = 1
-
-LARGEST_INT = 2**53
-"""No count in a spec is larger: JSON readers and records hold whole numbers only up to here."""
-
-Positive = Annotated[int, Field(ge=1, le=LARGEST_INT)]
-Fraction = Annotated[float, Field(gt=0, lt=1)]
-
-
-class Section(BaseModel):
-    """A part of the spec."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
-    )
 
 
 class Model(Section):
@@ -226,20 +214,6 @@ class Lora(Section):
         if not self.rank:
             return None
         return Adapters(rank=self.rank, alpha=self.alpha, targets=self.targets)
-
-
-class Balance(Section):
-    """Moving work from slow ranks to fast ones while training goes on."""
-
-    rows: bool = True
-    """Whether rows of the batch move from slow data ranks to fast ones, at once. Only where every
-    rank holds whole weights (`data_parallel.sharding` none), and not with `train.deterministic`."""
-    layers: bool = True
-    """Whether layers move from slow stages of the pipeline to fast ones, by a checkpoint and a
-    start of the ranks, when the steps that are left earn that back twice. Not with
-    `train.deterministic`."""
-    threshold: Annotated[float, Field(gt=0, le=10)] = 0.1
-    """Smallest expected gain of throughput that is worth a move; 0.1 = 10 %."""
 
 
 class Train(Section):

@@ -1,0 +1,21 @@
+"""What every section of the spec is: frozen, without unknown keys, explained by docstrings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+LARGEST_INT = 2**53
+"""No count in a spec is larger: JSON readers and records hold whole numbers only up to here."""
+
+Positive = Annotated[int, Field(ge=1, le=LARGEST_INT)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Section(BaseModel):
+    """A part of the spec."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
