@@ -64,7 +64,13 @@ class Layouts:
         """Hear what the ranks of this plan did, and whether its layers should move."""
         if self._layers is None or self._move is not None or self.plan is not self._wanted:
             return
-        move = self._layers.update(event)
+        try:
+            move = self._layers.update(event)
+        except Exception as error:  # noqa: BLE001 - balancing is a help; a run never ends by it
+            self._layers = None
+            told = f"{type(error).__name__}: {error}"
+            self._listener.warn(f"layers are no longer balanced: {told}")
+            return
         if move is None:
             return
         plan = recut(self._spec, self.plan, self._capacity.fleet(), self._layers.cuts)
