@@ -16,14 +16,13 @@ from cnai.core.errors import SpecError
 from cnai.core.schedules import SCHEDULES
 from cnai.core.shape import DecoderShape
 from cnai.core.spec.layers import Setting
-from cnai.core.spec.sections import RunSpec
+from cnai.core.spec.sections import FUNCTION, RunSpec
 from cnai.core.units import parse_bytes
 
 _SHAPE = (
     "layers", "width", "heads", "kv_heads", "ffn_width", "vocab", "rope_theta", "norm_eps",
     "tied_head", "head_width", "attention_bias", "qk_norm",
 )  # fmt: skip
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +112,24 @@ def one_source_of_the_model(asked: Asked) -> Iterator[Mistake]:
 
 
 def module_is_a_function(asked: Asked) -> Iterator[Mistake]:
-    """A module is named `package.module:function` and runs data parallel only."""
-    module = asked.spec.model.module
-    if module is None:
-        return
-    if not _FUNCTION.fullmatch(module):
+    """A module is named `package.module:function`; its loss and its data go with it alone."""
+    module, source = asked.spec.model.module, asked.spec.data.function
+    if module is not None and not re.fullmatch(FUNCTION, module):
         yield Mistake(
             ("model.module",),
             f"`{module}` does not name a function",
             "write `package.module:function`",
         )
-    for key, size in asked.split_sizes:
-        if size and size > 1:
+    for key, value, asked_for in (
+        ("model.loss", asked.spec.model.loss, asked.spec.model.loss != "cross_entropy"),
+        ("data.source", source, source is not None),
+    ):
+        if module is None and asked_for:
             yield Mistake(
                 (key,),
-                f"`{key}` is {size}, but a model from `model.module` runs data parallel only",
-                f"remove `{key}`, or describe the model by its shape",
+                f"`{key}` is `{value}`, which goes with a module of your own, and there is no "
+                "`model.module`",
+                f"name the function that builds it as `model.module`, or remove `{key}`",
             )
 
 
@@ -229,21 +230,6 @@ def split_backward_is_left_alone(asked: Asked) -> Iterator[Mistake]:
                 f"`{key}` is {value}, but the schedule {pipeline.schedule} takes the backward pass "
                 "of a layer apart",
                 f"use the schedule Interleaved1F1B, or remove `{key}`",
-            )
-
-
-def module_is_taken_whole(asked: Asked) -> Iterator[Mistake]:
-    """Of a user's own module no layers are known."""
-    train = asked.spec.train
-    for key, asked_for in (
-        ("train.recompute", train.recompute != "none"),
-        ("train.compile", train.compile),
-    ):
-        if asked_for and asked.spec.model.module:
-            yield Mistake(
-                (key, "model.module"),
-                f"`{key}` works on the layers of a decoder; a model from `model.module` has none",
-                f"remove `{key}` and do it in the module",
             )
 
 
@@ -376,7 +362,6 @@ RULES: tuple[Rule, ...] = (
     group_splits_the_weights,
     schedule_has_its_stages,
     split_backward_is_left_alone,
-    module_is_taken_whole,
     stages_have_layers,
     sizes_make_the_ranks,
     batch_divides,

@@ -6,6 +6,7 @@ Each key's docstring is what `ai-cli explain KEY` prints and what the generated 
 from __future__ import annotations
 
 import math
+import re
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,6 +18,11 @@ SPEC_VERSION = 1
 
 LARGEST_INT = 2**53
 """No count in a spec is larger: JSON readers and records hold whole numbers only up to here."""
+
+FUNCTION = r"[A-Za-z_][\w.]*:[A-Za-z_]\w*"
+"""A function that the user names, `package.module:function`."""
+
+LOSSES = rf"^(cross_entropy|squared_error|own|{FUNCTION})$"
 
 Positive = Annotated[int, Field(ge=1, le=LARGEST_INT)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
@@ -64,8 +70,12 @@ class Model(Section):
     """Folder with a Llama, Mistral, Qwen2 or Qwen3 model in Hugging Face layout to start from; it
     fixes the shape."""
     module: str | None = None
-    """`package.module:function` that returns a torch module from tokens (batch, sequence) to
-    logits (batch, sequence, vocab); data parallel only."""
+    """`package.module:function` that returns a torch module of your own, alone or with the sharding
+    table by which it may be split and cut."""
+    loss: Annotated[str, Field(pattern=LOSSES)] = "cross_entropy"
+    """What a module of your own is trained on: `cross_entropy` (of its outputs against the target),
+    `squared_error`, `own` (the module is given the target too and returns the loss of each row), or
+    `package.module:function` from outputs and target to the loss of each row."""
 
     def shape(self) -> DecoderShape:
         """Return the decoder's shape with every default worked out."""
@@ -89,11 +99,13 @@ class Model(Section):
 
 
 class Data(Section):
-    """The text to train on, and the store in which it lies packed."""
+    """What to train on, and the store in which text lies packed."""
 
     source: str = "pydocs"
-    """`pydocs` (docstrings and comments of this Python's standard library), or a folder of text
-    files, a .jsonl, .parquet or text file."""
+    """`pydocs` (docstrings and comments of this Python's standard library), a folder of text files,
+    a .jsonl, .parquet or text file, or `package.module:function` that returns a dataset of your own
+    for a module of your own: indexable, with a length, its items arrays, or tuples or dicts of
+    arrays."""
     text_field: str = "text"
     """Field or column that holds the text of a JSONL or Parquet file."""
     store: str | None = None
@@ -105,9 +117,14 @@ class Data(Section):
     tokenizer: str | None = None
     """A tokenizer.json to use instead of training one on the source."""
     validation_fraction: Fraction = 0.05
-    """Share of the documents kept for validation; a document is never in both parts."""
+    """Share of the documents (or items) kept for validation; none is ever in both parts."""
     block_rows: Positive = 256
     """Rows in one block of the store, the unit that is read, checked and cached."""
+
+    @property
+    def function(self) -> str | None:
+        """The function that returns a dataset of the user's own; None = the source is text."""
+        return self.source if re.fullmatch(FUNCTION, self.source) else None
 
 
 class DataParallel(Section):
