@@ -49,6 +49,13 @@ RowLosses = Callable[[Any, Tensor | None], Tensor]
 def cross_entropy_losses(outputs: Any, target: Tensor | None) -> Tensor:
     """Return the mean cross-entropy of each row of logits (rows, ..., classes)."""
     target = _fitting(outputs, target, outputs.shape[:-1])
+    if target.is_floating_point():
+        raise SpecError(
+            f"the target is of type {str(target.dtype).removeprefix('torch.')}, and cross-entropy "
+            "wants the number of a class",
+            where="model.loss",
+            hint="give whole numbers as the target, or set `model.loss: squared_error`",
+        )
     flat = F.cross_entropy(outputs.flatten(0, -2).float(), target.flatten(), reduction="none")
     losses: Tensor = flat.view(outputs.shape[0], -1).mean(dim=1)
     return losses

@@ -216,9 +216,15 @@ def test_the_losses_of_a_module(loss):
     assert told(model__module="a:b", model__loss=loss) == []
 
 
+def test_a_z_loss_is_for_decoders():
+    (mistake,) = told(model__module="a:b", train__z_loss=1e-4)
+    assert "`train.z_loss` is 0.0001" in mistake
+
+
 def test_a_loss_that_is_unknown():
     (mistake,) = told(model__module="a:b", model__loss="crossentropy")
-    assert "`model.loss` is `crossentropy`" in mistake
+    assert "`model.loss` is `crossentropy`, which is no loss" in mistake
+    assert "use cross_entropy, squared_error, own" in mistake
 
 
 @pytest.mark.parametrize("source", ["pydocs", "texts", "a/b.jsonl", "s3://a:b", "C:/texts"])

@@ -16,7 +16,7 @@ from cnai.core.errors import SpecError
 from cnai.core.schedules import SCHEDULES
 from cnai.core.shape import DecoderShape
 from cnai.core.spec.layers import Setting
-from cnai.core.spec.sections import FUNCTION, RunSpec
+from cnai.core.spec.sections import FUNCTION, LOSSES, RunSpec
 from cnai.core.units import parse_bytes
 
 _SHAPE = (
@@ -120,8 +120,21 @@ def module_is_a_function(asked: Asked) -> Iterator[Mistake]:
             f"`{module}` does not name a function",
             "write `package.module:function`",
         )
+    loss = asked.spec.model.loss
+    if loss not in LOSSES and not re.fullmatch(FUNCTION, loss):
+        yield Mistake(
+            ("model.loss",),
+            f"`model.loss` is `{loss}`, which is no loss",
+            f"use {', '.join(LOSSES)} or `package.module:function`",
+        )
+    if module is not None and asked.spec.train.z_loss:
+        yield Mistake(
+            ("train.z_loss", "model.module"),
+            f"`train.z_loss` is {asked.spec.train.z_loss:g}, which is for the logits of a decoder",
+            "remove it, or add it to a loss of your own (`model.loss`)",
+        )
     for key, value, asked_for in (
-        ("model.loss", asked.spec.model.loss, asked.spec.model.loss != "cross_entropy"),
+        ("model.loss", loss, loss != "cross_entropy"),
         ("data.source", source, source is not None),
     ):
         if module is None and asked_for:

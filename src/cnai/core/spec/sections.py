@@ -22,7 +22,8 @@ LARGEST_INT = 2**53
 FUNCTION = r"[A-Za-z_][\w.]*:[A-Za-z_]\w*"
 """A function that the user names, `package.module:function`."""
 
-LOSSES = rf"^(cross_entropy|squared_error|own|{FUNCTION})$"
+LOSSES = ("cross_entropy", "squared_error", "own")
+"""What a module of the user's own may be trained on by name."""
 
 Positive = Annotated[int, Field(ge=1, le=LARGEST_INT)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
@@ -72,7 +73,7 @@ class Model(Section):
     module: str | None = None
     """`package.module:function` that returns a torch module of your own, alone or with the sharding
     table by which it may be split and cut."""
-    loss: Annotated[str, Field(pattern=LOSSES)] = "cross_entropy"
+    loss: str = "cross_entropy"
     """What a module of your own is trained on: `cross_entropy` (of its outputs against the target),
     `squared_error`, `own` (the module is given the target too and returns the loss of each row), or
     `package.module:function` from outputs and target to the loss of each row."""
