@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from cnai.compress import quantize
+from cnai.compress.decoder import quantize
 from cnai.core.errors import CnaiError
 from models_shapes import TINY, tokens
 

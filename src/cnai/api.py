@@ -23,6 +23,7 @@ from cnai.core.spec import RunSpec, load_spec
 from cnai.flows.listener import Listener, Silence
 
 if TYPE_CHECKING:
+    from cnai.compress import CompressionReport
     from cnai.core.artifact import Artifact
     from cnai.core.layout import ParallelPlan
     from cnai.diagnose import Diagnosis
@@ -127,19 +128,25 @@ def quantize(
     max_loss: float = 0.01,
     data: str | None = None,
     listener: Listener | None = None,
-) -> Artifact:
-    """Make a model small, measure what it lost, and keep it only within the limit.
+) -> Artifact | CompressionReport:
+    """Make a model small and measure what it lost.
 
     Args:
-        source: A run folder, or a model folder in Hugging Face layout.
-        max_loss: Largest relative rise of the perplexity.
-        data: Text to measure on; None = the run's own, or the docstrings of this Python.
+        source: A run or a model folder in Hugging Face layout, whose result is kept only within
+            the limit; or a frozen TensorFlow graph or an ONNX model.
+        max_loss: Largest relative rise of the perplexity of a folder.
+        data: Text to measure a folder on; None = the run's own, or the docstrings of this Python.
     """
-    from cnai.flows.quantize import quantize_model
+    from cnai.compress import FILES, recognise
 
-    return quantize_model(
-        Path(source), Path(target), max_loss=max_loss, data=data, listener=listener or Silence()
-    )
+    place, to, heard = Path(source), Path(target), listener or Silence()
+    if recognise(place) in FILES:
+        from cnai.flows.quantize_file import quantize_graph
+
+        return quantize_graph(place, to, precision="int8", ignore=None, listener=heard)
+    from cnai.flows.quantize_folder import quantize_folder
+
+    return quantize_folder(place, to, max_loss=max_loss, data=data, listener=heard)
 
 
 def serve(

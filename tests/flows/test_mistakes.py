@@ -137,24 +137,23 @@ def test_a_model_that_does_not_exist_cannot_be_served(refused):
         assert "no model at `runs/nothing`" in refused(4, verb, "runs/nothing")
 
 
-def test_a_tensorflow_graph_is_not_taken_for_a_model(refused, place):
-    (place / "model.pb").write_bytes(b"\x0a\x01")
+def test_a_torn_tensorflow_graph_is_refused(refused, place):
+    (place / "model.pb").write_bytes(b"\x0a\x10x")
     words = ("quantize", "--input_model", "model.pb", "--output_model", "model_quant.pb")
-    err = refused(4, *words, "--precision", "INT8", "--data", "texts")
-    assert "`model.pb` is a TensorFlow graph, which is not read" in err
+    assert "no whole file" in refused(4, *words, "--precision", "INT8")
     assert not (place / "model_quant.pb").exists()
 
 
-def test_a_folder_with_a_tensorflow_graph_is_not_taken_for_a_model(refused, place):
-    (place / "model").mkdir()
-    (place / "model" / "saved_model.pb").write_bytes(b"\x0a\x01")
-    words = ("quantize", "--input-model", "model", "--output-model", "small", "--data", "texts")
-    assert "TensorFlow SavedModel" in refused(4, *words)
+def test_a_format_that_is_not_read_is_refused_by_name(refused, place):
+    (place / "model.tflite").write_bytes(b"\x1c\0\0\0TFL3" + bytes(30))
+    words = ("quantize", "--input-model", "model.tflite", "--output-model", "small")
+    assert "TensorFlow Lite" in refused(2, *words)
 
 
 def test_a_target_with_other_files_is_refused_before_any_text_is_packed(place, refused):
     for name in ("model", "mine"):
         (place / name).mkdir()
+    (place / "model" / "config.json").write_text("{}")
     (place / "mine" / "letter.txt").write_text("dear")
     words = ("quantize", "--input-model", "model", "--output-model", "mine", "--data", "texts")
     assert "holds files" in refused(2, *words)

@@ -1,32 +1,29 @@
 """Makes a trained model small and proves what that cost.
 
-A model folder in Hugging Face layout (or trained weights) and validation rows go in; an artifact
-comes out: a folder that transformers and `serve` load, with checksums and the measured
-quality in its manifest. It never replaces a target by a model that failed the gate, never trusts
-a number that was not measured on the files as they lie on the disk, and never trains.
+A model of any known format goes in; the same model with smaller weights comes out, with a report of
+what each weight became and what was measured. It never replaces a target by something that is not
+whole, never trusts a number that was not measured on the files as they lie on the disk, and never
+trains. What needs torch is in `compress.decoder`.
 """
 
-from cnai.compress.export import export
-from cnai.compress.gate import measure, require
-from cnai.compress.inspect import ModelInfo, TensorGroup, inspect
+from cnai.compress.formats import FILES, Format, recognise
 from cnai.compress.manifest import check_whole, read_artifact
-from cnai.compress.matrix import QuantizedMatrix, Quantizer
-from cnai.compress.quantize import quantize
-from cnai.compress.source import open_source
+from cnai.compress.quantize_file import quantize_file
+from cnai.compress.report import CompressionReport, agreement_words, report_files
 from cnai.compress.target import check_target
+from cnai.compress.weight_only import Scheme, Wishes
 
 __all__ = [
-    "ModelInfo",
-    "QuantizedMatrix",
-    "Quantizer",
-    "TensorGroup",
+    "FILES",
+    "CompressionReport",
+    "Format",
+    "Scheme",
+    "Wishes",
+    "agreement_words",
     "check_target",
     "check_whole",
-    "export",
-    "inspect",
-    "measure",
-    "open_source",
-    "quantize",
+    "quantize_file",
     "read_artifact",
-    "require",
+    "recognise",
+    "report_files",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,6 +42,10 @@ def check_target(target: Path, *, needed_bytes: int, source: Path | None = None)
             where=str(target),
             hint=_ELSEWHERE,
         )
+    _check_place(target, needed_bytes=needed_bytes)
+
+
+def _check_place(target: Path, *, needed_bytes: int) -> None:
     place = _existing(target.parent)
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise RunError(f"cannot write in `{place}`", where=str(place), hint=_ELSEWHERE)
@@ -53,6 +57,37 @@ def check_target(target: Path, *, needed_bytes: int, source: Path | None = None)
             where=str(place),
             hint=f"free space, or {_ELSEWHERE}",
         )
+
+
+def check_target_file(target: Path, *, source: Path, marks: Sequence[Path]) -> None:
+    """Refuse a file to write before any work is done.
+
+    Args:
+        marks: Files that stand beside what we wrote; a file without them is nobody's to replace.
+
+    Raises:
+        SpecError: The target is the source, a folder, or a file that we did not write.
+        RunError: It cannot be written, or the disk has too little space.
+    """
+    if source.resolve() == target.resolve():
+        raise SpecError(
+            f"the new model would overwrite its source `{source}`",
+            where=str(target),
+            hint=_ELSEWHERE,
+        )
+    if target.is_dir():
+        raise SpecError(
+            f"`{target}` is a folder; a file was given, so a file is written",
+            where=str(target),
+            hint=f"for instance `--output-model {target / source.name}`",
+        )
+    if target.exists() and not all(mark.is_file() for mark in marks):
+        raise SpecError(
+            f"`{target}` is a file that `ai-cli quantize` did not write; it is not replaced",
+            where=str(target),
+            hint=_ELSEWHERE,
+        )
+    _check_place(target, needed_bytes=source.stat().st_size)
 
 
 def _overlap(source: Path, target: Path) -> bool:

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from cnai.core.errors import CnaiError, DataError, RunError
 
@@ -22,12 +23,23 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises:
         RunError: The folder cannot be written or the disk is full; the old file is untouched.
     """
+    with file_atomically(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def file_atomically(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write that takes its name when the block ends well.
+
+    Raises:
+        RunError: The folder cannot be written or the disk is full; the old file is untouched.
+    """
     with saving(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
         try:
             with partial.open("wb") as file:
-                file.write(content)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cnai.compress import export, quantize
+from cnai.compress.decoder import export, quantize
 from cnai.core.artifact import Artifact
 from cnai.core.batches import BatchReader
 from cnai.core.blobs import BlobStore

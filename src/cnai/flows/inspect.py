@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cnai.compress import ModelInfo, check_whole, inspect
+from cnai.compress import check_whole
+from cnai.compress.decoder import ModelInfo, inspect
 from cnai.flows.servable import servable
 
 

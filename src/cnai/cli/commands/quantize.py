@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,25 +11,33 @@ from cnai.cli.framework import command
 from cnai.cli.output import Output
 from cnai.cli.screen import screen
 
+if TYPE_CHECKING:
+    from cnai.compress import CompressionReport
+    from cnai.core.artifact import Artifact
+
 
 @command(
     "quantize",
     examples=[
-        "ai-cli quantize --input_model runs/quickstart --output_model small --precision INT8",
+        "ai-cli quantize --input_model model.pb --output_model model_quant.pb --precision INT8",
+        "ai-cli quantize --input_model runs/quickstart --output_model small",
     ],
 )
 @click.option(
     "--input-model",
     required=True,
     type=click.Path(path_type=Path),
-    help="A run folder, or a model folder in Hugging Face layout.",
+    help="A TensorFlow graph (.pb), an ONNX model, a Hugging Face folder or a run.",
 )
 @click.option(
-    "--output-model", required=True, type=click.Path(path_type=Path), help="Folder to write."
+    "--output-model",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="What to write: a file for a file, a folder for a folder.",
 )
 @click.option(
     "--precision",
-    type=click.Choice(["int8"], case_sensitive=False),
+    type=click.Choice(["int8", "fp16"], case_sensitive=False),
     default="int8",
     help="Number format of the weights.",
 )
@@ -37,12 +46,13 @@ from cnai.cli.screen import screen
     type=click.FloatRange(0, 1, max_open=True),
     default=0.01,
     show_default=True,
-    help="Largest relative rise of the perplexity.",
+    help="Largest relative rise of the perplexity (folders).",
 )
 @click.option(
     "--data",
-    help="Text to measure on: a file or a folder; else the run's own, or for a folder `pydocs`.",
+    help="Text to measure a folder on; else the run's own, or `pydocs`.",
 )
+@click.option("--ignore", help="Regular expression; weights whose name it finds stay (files).")
 def verb(
     out: Output,
     input_model: Path,
@@ -51,15 +61,62 @@ def verb(
     precision: str,
     max_loss: float,
     data: str | None,
+    ignore: str | None,
 ) -> None:
     """Quantize a model, measure what it lost, and keep it only within the limit."""
-    from cnai.core.units import format_bytes
-    from cnai.flows.quantize import quantize_model
+    from cnai.compress import FILES, recognise
 
+    kind = recognise(input_model)
     with screen(out) as listener:
-        artifact = quantize_model(
-            input_model, output_model, max_loss=max_loss, data=data, listener=listener
-        )
+        if kind in FILES:
+            from cnai.flows.quantize_file import quantize_graph
+
+            report = quantize_graph(
+                input_model, output_model, precision=precision, ignore=ignore, listener=listener
+            )
+        else:
+            from cnai.flows.quantize_folder import quantize_folder
+
+            artifact = quantize_folder(
+                input_model, output_model, max_loss=max_loss, data=data, listener=listener
+            )
+    if kind in FILES:
+        _show_report(out, report)
+    else:
+        _show_artifact(out, artifact, precision)
+
+
+def _show_report(out: Output, report: CompressionReport) -> None:
+    from cnai.compress import Scheme, agreement_words, report_files
+    from cnai.core.units import format_bytes
+
+    out.record(report)
+    left = report.count(Scheme.KEPT) + report.count(Scheme.FLOAT16)
+    out.table(
+        ["format", "before", "after", "smaller", "INT8", "other", "cosine of weights", "seconds"],
+        [
+            [
+                report.format,
+                format_bytes(report.before_bytes),
+                format_bytes(report.after_bytes),
+                f"{report.ratio:.2f} x",
+                str(report.count(Scheme.INT8)),
+                str(left),
+                f"{report.weight_cosine:.6f}",
+                f"{report.seconds:.1f}",
+            ]
+        ],
+    )
+    if report.agreement is not None:
+        out.text(f"outputs agree: {agreement_words(report.agreement)}")
+    for note in report.notes:
+        out.note(f"note: {note}")
+    out.next("less", report_files(Path(report.target))[1])
+
+
+def _show_artifact(out: Output, artifact: Artifact, precision: str) -> None:
+    from cnai.core.units import format_bytes
+
     out.record(artifact)
     quality = artifact.quality
     if quality is not None:
@@ -76,4 +133,4 @@ def verb(
                 ]
             ],
         )
-    out.next("ai-cli serve", output_model)
+    out.next("ai-cli serve", artifact.path)

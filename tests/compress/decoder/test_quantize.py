@@ -6,8 +6,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from cnai.compress import QuantizedMatrix, quantize, read_artifact
-from cnai.compress.int8 import quantize_int8
+from cnai.compress import read_artifact
+from cnai.compress.decoder import QuantizedMatrix, quantize
+from cnai.compress.decoder.int8 import quantize_int8
 from cnai.core.artifact import Precision
 from cnai.core.errors import AccuracyError, DataError, RunError, SpecError
 from cnai.models import load_decoder, perplexity, sequence_losses

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import compress_process
-from cnai.compress import QuantizedMatrix, quantize, read_artifact
-from cnai.compress.int8 import quantize_int8
+from cnai.compress import read_artifact
+from cnai.compress.decoder import QuantizedMatrix, quantize
+from cnai.compress.decoder.int8 import quantize_int8
 from cnai.core.errors import RunError
 from models_folder import save_folder
 from models_shapes import TINY, tokens

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from safetensors.torch import save_file
 
-from cnai.compress import inspect, quantize
+from cnai.compress.decoder import inspect, quantize
 from cnai.core.errors import DataError
 from models_folder import save_folder
 from models_shapes import TINY, shapes, tokens

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnai.compress.gate import measure, require
+from cnai.compress.decoder.gate import measure, require
 from cnai.core.errors import AccuracyError
 
 BEFORE = np.array([1.0, 2.0, 3.0, 4.0])

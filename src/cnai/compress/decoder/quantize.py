@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cnai.compress.gate import measure, require
+from cnai.compress.decoder.gate import measure, require
+from cnai.compress.decoder.matrix import Quantizer
+from cnai.compress.decoder.packed import Progress, packed_bytes, write_packed
+from cnai.compress.decoder.quantizers import quantizer_for
+from cnai.compress.decoder.source import open_source
 from cnai.compress.manifest import write_manifest
-from cnai.compress.matrix import Quantizer
-from cnai.compress.packed import Progress, packed_bytes, write_packed
-from cnai.compress.quantizers import quantizer_for
-from cnai.compress.source import open_source
 from cnai.compress.target import check_target, claimed
 from cnai.core.artifact import Artifact, Precision
 from cnai.core.errors import DataError, SpecError

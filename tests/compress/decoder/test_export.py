@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from cnai.compress import export, read_artifact
+from cnai.compress import read_artifact
+from cnai.compress.decoder import export
 from cnai.core.artifact import Precision
 from cnai.core.errors import DataError, SpecError
 from cnai.models import load_decoder

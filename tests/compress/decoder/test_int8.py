@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from cnai.compress.int8 import quantize_int8
-from cnai.compress.quantizers import quantizer_for
+from cnai.compress.decoder.int8 import quantize_int8
+from cnai.compress.decoder.quantizers import quantizer_for
 from cnai.core.artifact import Precision
 from cnai.core.errors import DataError, SpecError
 

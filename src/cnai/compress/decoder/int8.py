@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cnai.compress.matrix import QuantizedMatrix
+from cnai.compress.decoder.matrix import QuantizedMatrix
 from cnai.core.errors import DataError
 
 _LARGEST = 127

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from safetensors.torch import load_file, save_file
 
-from cnai.compress.int8 import quantize_int8
-from cnai.compress.packed import is_quantized, pack, packed_bytes, write_packed
+from cnai.compress.decoder.int8 import quantize_int8
+from cnai.compress.decoder.packed import is_quantized, pack, packed_bytes, write_packed
 from cnai.core.errors import DataError
 from cnai.models.huggingface import HuggingFaceWeights, load_decoder
 from cnai.models.initialise import parameter_sizes

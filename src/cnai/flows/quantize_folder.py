@@ -1,4 +1,4 @@
-"""`ai-cli quantize`: any model folder made small behind the gate."""
+"""`ai-cli quantize` for folders: a decoder made small behind the gate of its perplexity."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cnai.compress import check_target, open_source, quantize
+from cnai.compress import check_target
+from cnai.compress.decoder import open_source, quantize
 from cnai.core.artifact import Artifact
 from cnai.core.dataset import DatasetManifest
 from cnai.core.errors import DataError
@@ -25,7 +26,7 @@ _ROWS = 64
 _TOKENS = 128
 
 
-def quantize_model(
+def quantize_folder(
     source: Path, target: Path, *, max_loss: float, data: str | None, listener: Listener
 ) -> Artifact:
     """Quantize a model folder, or the newest checkpoint of a run.

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the name that everybody uses
 
-from cnai.compress.int8 import refuse_non_finite
-from cnai.compress.matrix import QuantizedMatrix, Quantizer
+from cnai.compress.decoder.int8 import refuse_non_finite
+from cnai.compress.decoder.matrix import QuantizedMatrix, Quantizer
 from cnai.core.files import saving
 from cnai.core.llama_config import CONFIG_FILE, read_config
 from cnai.core.shape import DecoderShape

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cnai.compress.int8 import quantize_int8
-from cnai.compress.matrix import Quantizer
+from cnai.compress.decoder.int8 import quantize_int8
+from cnai.compress.decoder.matrix import Quantizer
 from cnai.core.artifact import Precision
 from cnai.core.errors import SpecError
 
