@@ -86,33 +86,47 @@ def shard_over_data_axis(
     that two stages of this rank share stays whole: torch shards a parameter for one module only.
     Source: Zhao et al. 2023, arXiv 2304.11277.
     """
+    shared = set(parts[0].embedding.parameters()) if _shares_embedding(parts) else set()
+    for part in parts:
+        spread = set[nn.Parameter]()
+        if plan.layout.expert > 1:
+            spread = {one for _, ffn in sparse_parts(part) for one in ffn.experts.parameters()}
+        layers = list(part.layers.values())
+        shard_part(part, layers, plan, ranks, precision=precision, whole=shared | spread)
+
+
+def shard_part(
+    part: nn.Module,
+    layers: Sequence[nn.Module],
+    plan: ParallelPlan,
+    ranks: Ranks,
+    *,
+    precision: str,
+    whole: set[nn.Parameter] | None = None,
+) -> None:
+    """Shard one part: each of its layers, and the rest together.
+
+    Args:
+        whole: Parameters that are not sharded.
+    """
     mesh = ranks.mesh[ranks.data_axes]
     policy = MixedPrecisionPolicy()
     if precision == "bfloat16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    shared = set(parts[0].embedding.parameters()) if _shares_embedding(parts) else set()
     # A schedule that splits the backward pass looks for the weights before it runs: it misses those
     # that were given up after forward, and their gradients would stay zero.
     give_up = None if not _splits_backward(plan) else False
-    for part in parts:
-        spread = set()
-        if plan.layout.expert > 1:
-            spread = {one for _, ffn in sparse_parts(part) for one in ffn.experts.parameters()}
-        for layer in part.layers.values():
-            fully_shard(
-                layer,
-                mesh=mesh,
-                mp_policy=policy,
-                reshard_after_forward=give_up,
-                ignored_params=spread,
-            )
+    for layer in layers:
         fully_shard(
-            part,
+            layer,
             mesh=mesh,
             mp_policy=policy,
             reshard_after_forward=give_up,
-            ignored_params=shared | spread,
+            ignored_params=whole,
         )
+    fully_shard(
+        part, mesh=mesh, mp_policy=policy, reshard_after_forward=give_up, ignored_params=whole
+    )
 
 
 def _splits_backward(plan: ParallelPlan) -> bool:
