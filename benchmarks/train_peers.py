@@ -5,10 +5,11 @@
 Both run in the same processes, on the same model, cut, rows and rates in float32, a few steps in
 turn, so that a busy machine is busy for both. Figures are CPU seconds a step summed over the ranks
 (user and system, start-up and warm-up left out), the median over the repetitions; `ratio` is the
-median of the ratios of neighbours in time. By hand is `benchmarks/by_hand`: DistributedDataParallel,
-fully_shard, parallelize_module and torch.distributed.pipelining. For one process it is the bare step,
-so there the ratio is what our loop costs. torchtitan is tried too and left out, with the reason,
-where it cannot be imported.
+median of the ratios of neighbours in time. By hand is `benchmarks/by_hand`: torch's
+DistributedDataParallel, fully_shard, parallelize_module and torch.distributed.pipelining. For one
+process it is the bare step, so there the ratio is what our loop costs. Both get the environment of
+our ranks, which keeps freed memory; `--plain` leaves that out. torchtitan is left out, with the
+reason.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ from cnai.cluster.ranks import Order
 from cnai.core.layout import ParallelPlan
 from cnai.core.records import convert, to_dict
 from cnai.core.spec.sections import Train
+from cnai.flows.doors import rank_environment
 
 sys.path.insert(0, str(Path(__file__).parent))
 from train_layouts import BATCH, Rows, plan_of, shape_of
 
 WARM = 2
+PLAIN = {"OMP_WAIT_POLICY": "PASSIVE", "GLOO_SOCKET_IFNAME": "lo"}
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "one process": ("bare", {}),
     "dp2": ("ddp", {"data": 2}),
@@ -132,8 +135,8 @@ def measure(gang: LocalGang, name: str, arguments: argparse.Namespace) -> dict[s
                 },
                 logs=Path(folder),
                 environment={
-                    "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE",
-                    "GLOO_SOCKET_IFNAME": "lo",
+                    **(rank_environment(plan.layout.ranks) if not arguments.plain else PLAIN),
+                    "OMP_NUM_THREADS": "1",
                     "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
                 },
                 attempt=0,
@@ -176,6 +179,9 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--steps", type=int, default=3, help="in each repetition")
     parser.add_argument("--width", type=int, default=128)
+    parser.add_argument(
+        "--plain", action="store_true", help="without the settings that our ranks get for memory"
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     gang = LocalGang(
