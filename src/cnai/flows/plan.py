@@ -43,6 +43,8 @@ def request_of(spec: RunSpec) -> PlanRequest:
         pipeline=parallel.pipeline_parallel.stages,
         split_layer=parallel.model_parallel.split_layer,
         split_sequence=parallel.model_parallel.sequence,
+        context=parallel.context_parallel.size,
+        expert=parallel.expert_parallel.size,
         sharding=parallel.data_parallel.sharding,
         shard_group=parallel.data_parallel.shard_group,
         schedule=parallel.pipeline_parallel.schedule,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import lcm
 
 from cnai.core.errors import PlanError
 from cnai.core.estimate import StepEstimate
@@ -128,14 +129,18 @@ def _layouts(request: PlanRequest, machines: Machines, ranks: int) -> Iterator[L
 
     A tensor-parallel group that was not asked for never leaves a node: it talks in every layer.
     """
-    for model in divisors(ranks):
+    if ranks % request.context:
+        return
+    for model in divisors(ranks // request.context):
         if model != (request.model or model) or (not request.model and model > machines.per_node):
             continue
-        for pipeline in divisors(ranks // model):
-            data = ranks // model // pipeline
+        for pipeline in divisors(ranks // request.context // model):
+            data = ranks // request.context // model // pipeline
             if pipeline != (request.pipeline or pipeline) or data != (request.data or data):
                 continue
             layout = replace(request.asked, data=data, model=model, pipeline=pipeline)
+            if layout.copies % layout.expert:
+                continue
             if next(violations(request, layout), None) is None:
                 yield layout
 
@@ -174,7 +179,7 @@ def _best(request: PlanRequest, machines: Machines, layout: Layout) -> Candidate
 def _shardings(request: PlanRequest, layout: Layout) -> tuple[Sharding, ...]:
     if request.sharding != "auto":
         return (Sharding(request.sharding),)
-    return (Sharding.NONE, Sharding.FULL) if layout.data > 1 else (Sharding.NONE,)
+    return (Sharding.NONE, Sharding.FULL) if layout.copies > 1 else (Sharding.NONE,)
 
 
 def _cut(request: PlanRequest, layout: Layout) -> tuple[Cuts, tuple[float, ...]]:
@@ -245,12 +250,15 @@ def _check_devices(ranks: int, machines: Machines) -> None:
 def _no_layout(request: PlanRequest, fleet: Fleet, ranks: int) -> PlanError:
     """Say that the open sizes cannot be chosen, and which numbers of ranks would do."""
     machines = Machines.of(fleet)
-    near = sorted(range(1, 2 * ranks + 1), key=lambda other: abs(other - ranks))
+    least = lcm(request.context, request.expert) * (request.model or 1) * (request.pipeline or 1)
+    tried = {*range(1, 2 * ranks + 1), least, 2 * least}
+    near = sorted(tried, key=lambda other: abs(other - ranks))
     legal = [other for other in near if next(_layouts(request, machines, other), None)]
     works = " or ".join(str(other) for other in sorted(legal[:2]))
     return PlanError(
         f"{ranks} ranks cannot be laid out: no data x model x pipeline sizes divide the batch of "
-        f"{request.batch}, the heads and the layers",
+        f"{request.batch}, the heads and the layers"
+        + (f", and can hold experts spread over {request.expert}" if request.expert > 1 else ""),
         where=RANKS,
         hint=f"set `{RANKS}: {works}`" if works else "set `train.batch` to a multiple of the ranks",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import gcd, prod
 
 from cnai.core.errors import SpecError
@@ -13,7 +13,9 @@ from cnai.core.shape import DecoderShape
 from cnai.plan.module_rules import module_violations
 from cnai.plan.request import PlanRequest
 from cnai.plan.violation import (
+    CONTEXT,
     DATA,
+    EXPERT,
     GROUP,
     MICROBATCHES,
     MODEL,
@@ -38,6 +40,8 @@ def violations(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
     else:
         yield from _model(request.shape, layout)
         yield from _sequence(request, layout)
+        yield from _context(request, request.shape, layout)
+        yield from _experts(request, request.shape, layout)
         yield from _adapters(request, layout)
         yield from _stages(request, request.shape.layers, layout)
     yield from _groups(request, layout)
@@ -63,6 +67,8 @@ def check_ranks(request: PlanRequest) -> None:
     ranks = request.ranks
     given = {DATA: request.data, MODEL: request.model, STAGES: request.pipeline}
     factors = {key: size for key, size in given.items() if size is not None}
+    if request.context > 1:
+        factors[CONTEXT] = request.context
     product = prod(factors.values())
     if ranks is None or not factors:
         return
@@ -83,7 +89,7 @@ def check_ranks(request: PlanRequest) -> None:
 
 
 def _other_data(request: PlanRequest, ranks: int) -> str:
-    rest = (request.model or 1) * (request.pipeline or 1)
+    rest = (request.model or 1) * (request.pipeline or 1) * request.context
     if ranks % rest or request.batch % (ranks // rest):
         return ""
     return f", or set `{DATA}: {ranks // rest}`"
@@ -113,6 +119,8 @@ def check_names(request: PlanRequest) -> None:
         (DATA, request.data),
         (GROUP, request.shard_group),
         (MODEL, request.model),
+        (CONTEXT, request.context),
+        (EXPERT, request.expert),
         (STAGES, request.pipeline),
         (VIRTUAL, request.virtual),
         (MICROBATCHES, request.microbatches),
@@ -134,7 +142,14 @@ def _sizes(layout: Layout) -> Iterator[Violation]:
 
 def legal_model_sizes(shape: DecoderShape) -> list[int]:
     """Return the tensor-parallel sizes by which everything that is split can be divided."""
-    return divisors(gcd(shape.heads, shape.kv_heads, shape.ffn_width, shape.vocab))
+    widths = _ffn_widths(shape, range(shape.layers)).values()
+    return divisors(gcd(shape.heads, shape.kv_heads, shape.vocab, *widths))
+
+
+def _ffn_widths(shape: DecoderShape, layers: Iterable[int]) -> dict[str, int]:
+    """Return the inner widths, by key, that occur in these layers."""
+    names = {"expert_width" if shape.is_sparse(layer) else "ffn_width" for layer in layers}
+    return {name: getattr(shape, name) for name in sorted(names, reverse=True)}
 
 
 def _model(shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
@@ -146,7 +161,8 @@ def _model(shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
         )
     if not layout.is_split(shape.layers - 1):
         return
-    parts = {"heads": shape.heads, "kv_heads": shape.kv_heads, "ffn_width": shape.ffn_width}
+    parts = {"heads": shape.heads, "kv_heads": shape.kv_heads}
+    parts |= _ffn_widths(shape, range(layout.split_layer, shape.layers))
     if layout.is_split(0) or not shape.tied_head:
         parts["vocab"] = shape.vocab
     broken = [f"model.{name} {number}" for name, number in parts.items() if number % layout.model]
@@ -161,13 +177,55 @@ def _model(shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
 
 
 def _sequence(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
-    if layout.split_sequence and request.sequence % layout.model:
+    positions = request.sequence // layout.context
+    if layout.split_sequence and positions % layout.model:
         yield Violation(
             where=MODEL,
-            message=f"`{MODEL}` is {layout.model}, which does not divide the {request.sequence} "
+            message=f"`{MODEL}` is {layout.model}, which does not divide the {positions} "
             "positions of a sequence that it is to share out",
-            hint=f"set it to {nearest(layout.model, divisors(request.sequence))}, or leave out "
+            hint=f"set it to {nearest(layout.model, divisors(positions))}, or leave out "
             "`parallel.model_parallel.sequence`",
+        )
+
+
+def _context(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
+    """Positions are shared out evenly, and so are the heads that a rank has in attention."""
+    heads = shape.heads // (layout.model if layout.is_split(shape.layers - 1) else 1)
+    parts = {f"{heads} heads of a rank": heads}
+    parts[f"model.sequence {request.sequence}"] = request.sequence
+    broken = [name for name, number in parts.items() if number % layout.context]
+    if broken:
+        legal = divisors(gcd(heads, request.sequence))
+        yield Violation(
+            where=CONTEXT,
+            message=f"`{CONTEXT}` is {layout.context}, which does not divide {', '.join(broken)}",
+            hint=f"set it to {nearest(layout.context, legal)}, or make the heads and the sequence "
+            f"multiples of {layout.context}",
+        )
+
+
+def _experts(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
+    """Experts are shared out evenly over ranks that would else hold the same ones."""
+    if layout.expert == 1:
+        return
+    if not shape.sparse_layers:
+        yield Violation(
+            where=EXPERT,
+            message=f"`{EXPERT}` is {layout.expert}, but the model has no experts",
+            hint=f"set `{EXPERT}: 1`, or `model.experts`",
+        )
+        return
+    copies = layout.copies
+    parts = {f"model.experts {shape.experts}": shape.experts, f"data x context {copies}": copies}
+    if request.data is None and layout.data == 1:
+        # The data axis is still open, and the planner looks only at sizes that are divided.
+        parts.popitem()
+    broken = [name for name, number in parts.items() if number % layout.expert]
+    if broken:
+        yield Violation(
+            where=EXPERT,
+            message=f"`{EXPERT}` is {layout.expert}, which does not divide {', '.join(broken)}",
+            hint=f"set it to {nearest(layout.expert, divisors(gcd(*parts.values())))}",
         )
 
 
@@ -227,21 +285,21 @@ def _groups(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
     if not legal:
         yield Violation(
             where="parallel.data_parallel.sharding",
-            message=f"`sharding` is hybrid, but {layout.data} copies cannot be put into equal "
+            message=f"`sharding` is hybrid, but {layout.copies} copies cannot be put into equal "
             "groups of two or more",
             hint=f"set `{DATA}: 4` or more, or the sharding `full`",
         )
     elif request.shard_group not in (None, *legal):
         yield Violation(
             where=GROUP,
-            message=f"`{GROUP}` is {request.shard_group}, which does not put the {layout.data} "
+            message=f"`{GROUP}` is {request.shard_group}, which does not put the {layout.copies} "
             "copies into several equal groups",
             hint=f"set it to {nearest(request.shard_group or 0, legal)}",
         )
 
 
 def _legal_groups(layout: Layout) -> list[int]:
-    return divisors(layout.data)[1:-1]
+    return divisors(layout.copies)[1:-1]
 
 
 def shard_group(request: PlanRequest, layout: Layout, per_node: int) -> int:

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cnai.train.ranks import Ranks
+
 if TYPE_CHECKING:
     from cnai.core.batches import Column, Rows
 
@@ -49,17 +51,21 @@ class Batch:
         )
 
 
-def batch_of(rows: Rows, device: torch.device, *, judges_itself: bool = False) -> Batch:
+def batch_of(rows: Rows, ranks: Ranks | None = None, *, judges_itself: bool = False) -> Batch:
     """Turn rows into a batch.
 
     Of packed tokens each predicts its next. Of a tuple the last column is the target, of a dict the
     column `target`.
 
     Args:
+        ranks: Where the batch goes, and which positions of tokens are this rank's; None = all, on
+            the CPU.
         judges_itself: Whether the module takes the target too and returns the loss of each row.
     """
+    device = ranks.device if ranks else torch.device("cpu")
     if isinstance(rows, np.ndarray):
-        tokens = torch.from_numpy(rows).to(device)
+        tokens = torch.from_numpy(rows)
+        tokens = (ranks.own_positions(tokens) if ranks else tokens).to(device)
         inputs, target, length = (tokens[:, :-1],), tokens[:, 1:], rows.shape[1] - 1
         if judges_itself:
             return Batch((*inputs, target), {}, None, len(tokens), length)

@@ -60,13 +60,15 @@ class Evaluation:
             places = np.arange(begin + first, begin + first + pass_rows)
             counts = places < there
             rows = picked(self._rows, np.where(counts, places, 0))
-            batch = batch_of(rows, self._ranks.device, judges_itself=self._judges_itself)
-            losses = self._engine.judge(batch)
+            losses = self._engine.judge(
+                batch_of(rows, self._ranks, judges_itself=self._judges_itself)
+            )
             if len(losses):
                 kept = losses.cpu().numpy()[counts]
                 total, count = total + float(kept.sum()), count + len(kept)
-        copies = self._ranks.layout.model
-        total, judged = self._ranks.total([total / copies, count / copies])
+        # Ranks of the context axis judge parts of the same rows, equally long.
+        repeated = self._ranks.layout.model * self._ranks.layout.context
+        total, judged = self._ranks.total([total / repeated, count / repeated])
         return EvaluationDone(
             time_unix=time.time(),
             attempt=attempt,

@@ -97,9 +97,10 @@ class Trainer:
             judges_itself=self._judges_itself,
         )
         self._noise: NoiseScale | None = None
-        if ranks.layout.data > 1 and job.plan.sharding is Sharding.NONE:
+        layout = ranks.layout
+        if layout.data > 1 and layout.expert == 1 and job.plan.sharding is Sharding.NONE:
             batch = job.plan.global_batch
-            self._noise = NoiseScale(batch // ranks.layout.data, batch)
+            self._noise = NoiseScale(batch // layout.data, batch)
 
     @property
     def parameters(self) -> int:
@@ -156,7 +157,7 @@ class Trainer:
         rows = reader.rows(step, first, share)
         if step + 1 < self._job.steps:
             reader.prefetch(step + 1, first, share)
-        batch = batch_of(rows, self._ranks.device, judges_itself=self._judges_itself)
+        batch = batch_of(rows, self._ranks, judges_itself=self._judges_itself)
         waited = time.perf_counter() - start
         loss = self._engine.run(batch)
         own_square = self._reduce_gradients()
@@ -210,8 +211,15 @@ class Trainer:
         if self._checks_gradients:
             check_whole_gradients(self._shards, self._ranks)
             self._checks_gradients = False
-        own = self._square() if self._noise else 0.0
-        self._ranks.average([s.local_gradient() for s in self._shards if not s.is_sharded])
+        copied = [shard for shard in self._shards if not shard.is_sharded]
+        whole = [shard.local_gradient() for shard in copied if not shard.is_expert]
+        own = 0.0
+        if self._noise:
+            # The rows of a data rank are shared out over the context axis.
+            self._ranks.average_over_context(whole)
+            own = self._square()
+        self._ranks.average(whole)
+        self._ranks.average_experts([s.local_gradient() for s in copied if s.is_expert])
         return own
 
     def _square(self) -> float:
@@ -231,7 +239,7 @@ class Trainer:
         """Share loss, gradient norms and wish to stop over all ranks in one message."""
         layout = self._ranks.layout
         total_loss, total_square, small_square, stops = self._ranks.total(
-            [loss / (layout.data * layout.model), self._square(), own_square, float(stop)]
+            [loss / (layout.copies * layout.model), self._square(), own_square, float(stop)]
         )
         return total_loss, math.sqrt(total_square), small_square, stops > 0
 

@@ -32,6 +32,8 @@ class Shard:
         local: A leaf that shares the local storage, for the optimizer.
         copies: Ranks that hold these very numbers, this one included.
         is_sharded: Whether it is sharded over the data axis; torch then sums its gradient.
+        is_expert: Whether it belongs to experts that are spread over ranks; their tokens come to
+            it, so its gradient is of several ranks' rows already.
         is_partial: Whether backward leaves only the part of the gradient that comes from this
             rank's heads, so that it must be summed over the model axis.
         is_split: Whether it is split over the model axis.
@@ -44,6 +46,7 @@ class Shard:
     copies: int
     is_sharded: bool = False
     is_partial: bool = False
+    is_expert: bool = False
     is_split: bool = False
     layers: str | None = "layers"
 
@@ -116,6 +119,7 @@ def shards_of(
             _copies(name, parameter, ranks),
             not _sharded_axes(parameter).isdisjoint(ranks.data_axes),
             _is_partial(name, ranks) if task is None else name in task.summed,
+            "expert" in _sharded_axes(parameter),
             "model" in _sharded_axes(parameter),
             layers,
         )
@@ -126,7 +130,10 @@ def shards_of(
 
 def _copies(name: str, parameter: nn.Parameter, ranks: Ranks) -> int:
     sizes = ranks.axis_sizes
-    whole = prod(size for axis, size in sizes.items() if axis not in _sharded_axes(parameter))
+    sharded = _sharded_axes(parameter)
+    whole = prod(size for axis, size in sizes.items() if axis not in sharded)
+    if "expert" in sharded:
+        whole //= ranks.layout.expert
     tied_twice = ranks.tie is not None and name == "embedding.weight"
     return whole * (2 if tied_twice else 1)
 

@@ -3,7 +3,7 @@ import inspect
 import pytest
 from inline_snapshot import snapshot
 
-from cnai.core.spec import checks, load_spec
+from cnai.core.spec import checks, expert_checks, load_spec
 from mistakes import mistakes
 
 
@@ -248,7 +248,8 @@ def test_the_place_is_a_key_that_somebody_wrote():
 def test_every_rule_is_in_the_table():
     rules = [
         function
-        for name, function in inspect.getmembers(checks, inspect.isgeneratorfunction)
+        for module in (checks, expert_checks)
+        for name, function in inspect.getmembers(module, inspect.isgeneratorfunction)
         if not name.startswith("_")
     ]
     assert set(rules) == set(checks.RULES)

@@ -7,34 +7,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from cnai.core.adapters import Adapters
 from cnai.core.shape import DecoderShape
+from cnai.core.spec.section import FUNCTION, LARGEST_INT, Fraction, Positive, Section
 
 SPEC_VERSION = 1
-
-LARGEST_INT = 2**53
-"""No count in a spec is larger: JSON readers and records hold whole numbers only up to here."""
-
-FUNCTION = r"[A-Za-z_][\w.]*:[A-Za-z_]\w*"
-"""A function that the user names, `package.module:function`."""
-
-LOSSES = ("cross_entropy", "squared_error", "own")
-"""What a module of the user's own may be trained on by name."""
-
-Positive = Annotated[int, Field(ge=1, le=LARGEST_INT)]
-Fraction = Annotated[float, Field(gt=0, lt=1)]
-
-
-class Section(BaseModel):
-    """A part of the spec."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
-    )
 
 
 class Model(Section):
@@ -67,9 +48,22 @@ class Model(Section):
     """Whether queries, keys and values have a bias, as in Qwen2."""
     qk_norm: bool = False
     """Whether queries and keys are normed head by head, as in Qwen3."""
+    experts: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 0
+    """Experts of a sparse layer (mixture of experts): a Qwen3-MoE with `qk_norm`, else a Mixtral;
+    0 = all layers are dense."""
+    experts_per_token: Positive = 2
+    """Experts that each token goes through."""
+    expert_width: Positive | None = None
+    """Inner size of an expert; none = `ffn_width`."""
+    sparse_step: Positive = 1
+    """Every so many layers one has experts, the last of each such group; 1 = all have."""
+    dense_layers: tuple[int, ...] = ()
+    """Indices of layers that have no experts all the same."""
+    normed_choice: bool = True
+    """Whether the weights of the experts that a token goes through add up to 1."""
     huggingface: str | None = None
-    """Folder with a Llama, Mistral, Qwen2 or Qwen3 model in Hugging Face layout to start from; it
-    fixes the shape."""
+    """Folder with a Llama, Mistral, Qwen2, Qwen3, Mixtral or Qwen3-MoE model in Hugging Face
+    layout to start from; it fixes the shape."""
     module: str | None = None
     """`package.module:function` that returns a torch module of your own, alone or with the sharding
     table by which it may be split and cut."""
@@ -96,7 +90,18 @@ class Model(Section):
             attention_bias=self.attention_bias,
             qk_norm=self.qk_norm,
             head_size=None if fills_width else self.head_width,
+            **(self._experts(ffn_width) if self.experts else {}),
         )
+
+    def _experts(self, ffn_width: int) -> dict[str, Any]:
+        return {
+            "experts": self.experts,
+            "experts_per_token": self.experts_per_token,
+            "expert_width": self.expert_width or ffn_width,
+            "sparse_step": self.sparse_step,
+            "dense_layers": self.dense_layers,
+            "normed_choice": self.normed_choice,
+        }
 
 
 class Data(Section):
@@ -153,6 +158,23 @@ class ModelParallel(Section):
     matrices (sequence parallelism): less memory for activations, as many bytes sent."""
 
 
+class ContextParallel(Section):
+    """Ranks that share out the positions of the same sequences (context parallelism)."""
+
+    size: Positive = 1
+    """Ranks that each take a part of the positions through the whole model and exchange them for
+    heads in attention; must divide the sequence and the heads of a model-parallel rank."""
+
+
+class ExpertParallel(Section):
+    """Ranks that share out the experts of a mixture (expert parallelism)."""
+
+    size: Positive = 1
+    """Ranks over which the experts of a layer are spread; tokens travel to them. They are ranks of
+    the data and context axes, so this makes no more ranks; it must divide data x context and the
+    number of experts."""
+
+
 class PipelineParallel(Section):
     """Stages into which the layers are cut."""
 
@@ -177,10 +199,12 @@ class PipelineParallel(Section):
 
 
 class Parallel(Section):
-    """How the model lies over ranks. Their number is data x model x pipeline."""
+    """How the model lies over ranks. Their number is data x model x pipeline x context."""
 
     data_parallel: DataParallel = DataParallel()
     model_parallel: ModelParallel = ModelParallel()
+    context_parallel: ContextParallel = ContextParallel()
+    expert_parallel: ExpertParallel = ExpertParallel()
     pipeline_parallel: PipelineParallel = PipelineParallel()
 
 
@@ -240,6 +264,9 @@ class Train(Section):
     z_loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Weight of the squared log-partition of the logits in what is minimised, which keeps them from
     drifting, for instance 1e-4; the loss that is shown is without it."""
+    balance_loss: Annotated[float, Field(ge=0, lt=1)] = 1e-3
+    """Weight of the loss that keeps the experts of a mixture evenly used, sequence by sequence; it
+    is minimised, but not shown. Without experts it does nothing."""
     evaluate_every: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 0
     """Steps between measurements on validation sequences, and one after the last; 0 = never."""
     evaluate_sequences: Positive = 64
@@ -277,7 +304,7 @@ class Resources(Section):
     on: Literal["local", "kubernetes"] = "local"
     """Where to run; the flag `--on` overrides it."""
     ranks: Positive | None = None
-    """Ranks in all; none = the product of the three parallel sizes, or what the machine has."""
+    """Ranks in all; none = the product of the parallel sizes, or what the machine has."""
     nodes: Positive = 1
     """Machines, for a plan on a fleet other than this machine."""
     devices_per_node: Positive | None = None
