@@ -63,7 +63,7 @@ def saved(gang, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("plan", ["one", "dp2 sharded", "ep2 over cp2", "ep4"])
+@pytest.mark.parametrize("plan", ["one", "ep2 of dp4 sharded", "ep2 over cp2", "ep4"])
 def test_a_checkpoint_goes_on_in_another_layout(gang, reference, saved, plan, tmp_path):
     others = {"one": plan_of(Layout()), "ep4": plan_of(Layout(data=4, expert=4))}
     shutil.copytree(saved, tmp_path / "again")

@@ -104,7 +104,7 @@ def shards_of(parts: Sequence[nn.Module], ranks: Ranks) -> list[Shard]:
             parameter,
             nn.Parameter(local_of(parameter.detach())),
             _copies(name, parameter, ranks),
-            not _sharded_axes(parameter).isdisjoint(ranks.data_axes),
+            not _sharded_axes(parameter).isdisjoint((*ranks.data_axes, "expert_copy")),
             _is_partial(name, ranks),
             "expert" in _sharded_axes(parameter),
         )
@@ -119,6 +119,8 @@ def _copies(name: str, parameter: nn.Parameter, ranks: Ranks) -> int:
     whole = prod(size for axis, size in sizes.items() if axis not in sharded)
     if "expert" in sharded:
         whole //= ranks.layout.expert
+    if "expert_copy" in sharded:
+        whole //= ranks.layout.expert_copies
     tied_twice = ranks.tie is not None and name == "embedding.weight"
     return whole * (2 if tied_twice else 1)
 
