@@ -107,7 +107,7 @@ def test_spread_experts_follow_one_process_with_other_settings(gang, train, tmp_
     plan = PLANS["ep2 tp2 with sequence"]
     if "lora" in train:
         plan = replace(plan, layout=replace(plan.layout, split_sequence=False))
-    whole = mixture(tmp_path / "whole", plan_of(Layout()), steps=4, train=train).run(gang)
-    spread = mixture(tmp_path / "spread", plan, steps=4, train=train).run(gang)
-    limit = 0.05 if "precision" in train else 1e-5
+    whole = mixture(tmp_path / "whole", plan_of(Layout()), steps=6, train=train).run(gang)
+    spread = mixture(tmp_path / "spread", plan, steps=6, train=train).run(gang)
+    limit = 0.02 if "precision" in train else 1e-5
     assert losses(spread) == pytest.approx(losses(whole), abs=limit)
