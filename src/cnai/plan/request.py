@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cnai.core.adapters import Adapters
 from cnai.core.layout import Layout, Sharding
+from cnai.core.module import ModuleFacts
 from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
 
@@ -15,7 +16,8 @@ class PlanRequest:
     """A model, a batch, and as much of the layout as the user fixed; None = chosen by the planner.
 
     Attributes:
-        shape: The decoder; None for a user's own module, whose size is not known.
+        shape: The decoder; None for a user's own module.
+        module: What was counted of a user's own module; None = nothing was.
         batch: Sequences in a step over all ranks.
         sequence: Tokens in a sequence.
         optimizer: `adamw`, `muon` or `sgd`.
@@ -52,6 +54,7 @@ class PlanRequest:
     recompute: str = "none"
     adapters: Adapters | None = None
     ranks: int | None = None
+    module: ModuleFacts | None = None
 
     @property
     def asked(self) -> Layout:

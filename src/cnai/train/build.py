@@ -86,40 +86,60 @@ def shard_over_data_axis(
     same ones. An embedding that two stages of this rank share stays whole: torch shards a parameter
     for one module only. Source: Zhao et al. 2023, arXiv 2304.11277.
     """
-    mesh = ranks.mesh[ranks.data_axes]
-    policy = MixedPrecisionPolicy()
-    if precision == "bfloat16":
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     shared = set(parts[0].embedding.parameters()) if _shares_embedding(parts) else set()
-    # A schedule that splits the backward pass looks for the weights before it runs: it misses those
-    # that were given up after forward, and their gradients would stay zero.
-    give_up = None if not _splits_backward(plan) else False
     for part in parts:
-        spread = _shard_experts(part, plan, ranks, policy, give_up=give_up)
-        for layer in part.layers.values():
-            fully_shard(
-                layer,
-                mesh=mesh,
-                mp_policy=policy,
-                reshard_after_forward=give_up,
-                ignored_params=spread,
-            )
+        spread = _shard_experts(part, plan, ranks, precision=precision)
+        layers = list(part.layers.values())
+        shard_part(part, layers, plan, ranks, precision=precision, whole=shared | spread)
+
+
+def shard_part(
+    part: nn.Module,
+    layers: Sequence[nn.Module],
+    plan: ParallelPlan,
+    ranks: Ranks,
+    *,
+    precision: str,
+    whole: set[nn.Parameter] | None = None,
+) -> None:
+    """Shard one part: each of its layers, and the rest together.
+
+    Args:
+        whole: Parameters that are not sharded.
+    """
+    mesh = ranks.mesh[ranks.data_axes]
+    policy, give_up = _policy(precision), _gives_up(plan)
+    for layer in layers:
         fully_shard(
-            part,
+            layer,
             mesh=mesh,
             mp_policy=policy,
             reshard_after_forward=give_up,
-            ignored_params=shared | spread,
+            ignored_params=whole,
         )
+    fully_shard(
+        part, mesh=mesh, mp_policy=policy, reshard_after_forward=give_up, ignored_params=whole
+    )
+
+
+def _policy(precision: str) -> MixedPrecisionPolicy:
+    """Return in which formats parameters are gathered and gradients summed."""
+    if precision == "bfloat16":
+        return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    return MixedPrecisionPolicy()
+
+
+def _gives_up(plan: ParallelPlan) -> bool | None:
+    """Tell whether a layer's gathered parameters are given up after forward; None = torch's way.
+
+    A schedule that splits the backward pass looks for the weights before it runs: it misses those
+    that were given up after forward, and their gradients would stay zero.
+    """
+    return False if _splits_backward(plan) else None
 
 
 def _shard_experts(
-    part: Decoder,
-    plan: ParallelPlan,
-    ranks: Ranks,
-    policy: MixedPrecisionPolicy,
-    *,
-    give_up: bool | None,
+    part: Decoder, plan: ParallelPlan, ranks: Ranks, *, precision: str
 ) -> set[nn.Parameter]:
     """Shard spread experts over the ranks that hold the same; return those that stay as they are.
 
@@ -136,8 +156,8 @@ def _shard_experts(
         sharded = fully_shard(
             experts,
             mesh=ranks.experts["expert_copy"],
-            mp_policy=policy,
-            reshard_after_forward=give_up,
+            mp_policy=_policy(precision),
+            reshard_after_forward=_gives_up(plan),
             shard_placement_fn=lambda one, down=down: Shard(1 if one is down else 2),
         )
         sharded.set_gradient_divide_factor(plan.layout.copies)

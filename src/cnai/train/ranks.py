@@ -90,16 +90,6 @@ class Ranks:
             _all_reduce_flat(tensors, self.context)
             torch._foreach_div_(tensors, self.layout.context)
 
-    def own_positions(self, tokens_RU: Tensor) -> Tensor:
-        """Return the tokens of this rank's positions and the next one, which is the last target.
-
-        Args:
-            tokens_RU: Rows, (rows, sequence + 1).
-        """
-        length = (tokens_RU.shape[1] - 1) // self.layout.context
-        first = self.place.context * length
-        return tokens_RU[:, first : first + length + 1]
-
     def add_partial(self, tensors: list[Tensor]) -> None:
         """Add tensors in place over the ranks that split a layer."""
         if tensors and self.layout.model > 1:

@@ -6,7 +6,8 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cnai.core.spec.sections import RunSpec, Section
+from cnai.core.spec.section import Section
+from cnai.core.spec.sections import RunSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
