@@ -82,7 +82,7 @@ class Ranks:
         The tokens of the ranks that share the experts out have met there already.
         """
         if self.experts is not None and tensors:
-            if self.layout.copies > self.layout.expert:
+            if self.layout.expert_copies > 1:
                 _all_reduce_flat(tensors, self.experts.get_group("expert_copy"))
             torch._foreach_div_(tensors, self.layout.copies)
 
@@ -184,7 +184,7 @@ def expert_mesh(layout: Layout, device_type: str) -> DeviceMesh | None:
         return None
     axes = {
         "pipeline": layout.pipeline,
-        "expert_copy": layout.copies // layout.expert,
+        "expert_copy": layout.expert_copies,
         "expert": layout.expert,
         "model": layout.model,
     }
