@@ -350,7 +350,7 @@ def train_rank(context: Any) -> int:
                 return write(*words, **more)
 
             dcp.save = slow
-        trainer = Trainer(job, ranks, parts, balancer_of(plan, asked))
+        trainer = Trainer(job, ranks, parts, balancer=balancer_of(plan, asked))
         if asked["traffic"]:
             count_traffic(trainer, ranks, run)
         checkpoints = Checkpoints(

@@ -53,7 +53,8 @@ def _rule(spec: RunSpec, plan: ParallelPlan) -> ShareRule | None:
     if not spec.train.balance.rows or spec.train.deterministic:
         return None
     shape = shape_of(spec)
-    # The loss that keeps experts evenly used is a mean over the rows of a micro-batch.
-    sparse = shape is not None and shape.experts > 0
-    rule = share_rule(plan, whole_pieces=spec.train.compile or sparse)
+    # The loss that keeps experts evenly used is a mean over the rows of a micro-batch; a user's own
+    # module may work such means out too.
+    whole = spec.train.compile or shape is None or shape.experts > 0
+    rule = share_rule(plan, whole_pieces=whole)
     return None if isinstance(rule, str) else rule

@@ -11,7 +11,7 @@ import time
 
 from cnai.cluster.ranks import Order, RankEnded
 from cnai.core.balance import Move
-from cnai.core.dataset import DatasetManifest
+from cnai.core.dataset import Dataset
 from cnai.core.errors import ClusterError, Interrupted, RunError, error_of
 from cnai.core.events import (
     AttemptStarted,
@@ -82,7 +82,7 @@ class Supervisor:
             self._watch_for.update(event)
         self._attempt = sum(isinstance(e, AttemptStarted) for e in before)
 
-    def supervise(self, manifest: DatasetManifest) -> RunProgress:
+    def supervise(self, manifest: Dataset) -> RunProgress:
         """Start attempts until one reaches the last step."""
         while (done := self._resume_step()) < self._steps:
             self._settle_layout(done)
@@ -163,7 +163,7 @@ class Supervisor:
             )
         )
 
-    def _start(self, done: int, manifest: DatasetManifest) -> None:
+    def _start(self, done: int, manifest: Dataset) -> None:
         plan = self._layouts.plan
         layout = plan.layout
         for file in (self._run.plan_file, self._run.attempt_plan(self._attempt)):

@@ -10,7 +10,7 @@ from cnai.core.fleet import Fleet
 from cnai.core.layout import Layout, ParallelPlan
 from cnai.plan.planner import alternatives
 from cnai.plan.request import PlanRequest
-from cnai.plan.rules import divisors
+from cnai.plan.violation import divisors
 
 
 def nearest_plan(

@@ -15,18 +15,18 @@ from cnai.plan.balance import Cuts, balance
 from cnai.plan.cost import estimate_step, layer_costs
 from cnai.plan.devices import Machines
 from cnai.plan.memory import stage_memory, stage_parameters
+from cnai.plan.module_memory import module_cuts, module_memory, module_stage
 from cnai.plan.reasons import explain, no_fit
 from cnai.plan.request import PlanRequest, Trial
 from cnai.plan.rules import (
-    RANKS,
     check_layout,
     check_names,
     check_ranks,
-    divisors,
     legal_counts,
     shard_group,
     violations,
 )
+from cnai.plan.violation import RANKS, divisors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,10 @@ def _shardings(request: PlanRequest, layout: Layout) -> tuple[Sharding, ...]:
 def _cut(request: PlanRequest, layout: Layout) -> tuple[Cuts, tuple[float, ...]]:
     """Return the stages' layers and their cost, balanced."""
     if request.shape is None:
-        return ((0, 0),), (0.0,)
+        if request.module is None:
+            return ((0, 0),), (0.0,)
+        cuts = module_cuts(request.module, layout.pipeline * request.virtual_of(layout))
+        return cuts, (0.0,) * len(cuts)
     costs = layer_costs(request.shape, request.sequence, layout.model, layout.split_layer)
     cuts = balance(costs, layout.pipeline * request.virtual_of(layout))
     return cuts, tuple(sum(costs[first:end]) for first, end in cuts)
@@ -200,8 +203,10 @@ def _candidate(
             index=index,
             first_layer=first,
             end_layer=end,
-            parameters=stage_parameters(shape, trial, index) if shape else 0,
-            memory=stage_memory(request, trial, index, machines.device),
+            parameters=_parameters(request, trial, index),
+            memory=module_memory(request, request.module, trial, index, machines.device)
+            if request.module
+            else stage_memory(request, trial, index, machines.device),
         )
         for index, (first, end) in enumerate(trial.cuts)
     )
@@ -249,6 +254,12 @@ def with_cuts(
     stage_costs = tuple(sum(costs[first:end]) for first, end in cuts)
     found = _candidate(request, Machines.of(fleet), trial, stage_costs)
     return replace(found.plan, reasons=plan.reasons) if found.rejected is None else None
+
+
+def _parameters(request: PlanRequest, trial: Trial, stage: int) -> int:
+    if request.module is not None:
+        return module_stage(request.module, trial, stage).held(1)
+    return stage_parameters(request.shape, trial, stage) if request.shape else 0
 
 
 def _check_devices(ranks: int, machines: Machines) -> None:

@@ -63,8 +63,14 @@ def explain(
 
 def _choice(request: PlanRequest, fitting: Sequence[Weighed]) -> Iterator[str]:
     best = fitting[0]
-    if best.estimate is None:
+    if best.estimate is None and request.module is None:
         yield "the size of a model from `model.module` is not known, so memory is not checked"
+        return
+    if best.estimate is None:
+        yield (
+            "of a module of your own weights, gradients and optimizer are counted; what its "
+            "activations take and how long a step lasts is not known"
+        )
         return
     took = format_seconds(best.estimate.step_seconds)
     if request.is_fixed:
@@ -87,9 +93,9 @@ def _stages(peak: Peak) -> str:
 
 
 def _memory(best: Weighed, rejected: Sequence[Weighed]) -> Iterator[str]:
-    if best.estimate is None:
-        return
     peak = best.plan.peak
+    if best.estimate is None and not peak.memory.weight_bytes:
+        return
     yield (
         f"fullest is {_stages(peak)} with {format_bytes(best.needed_bytes)} a rank of "
         f"{format_bytes(best.usable_bytes)} usable"

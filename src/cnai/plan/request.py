@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cnai.core.adapters import Adapters
 from cnai.core.layout import Layout, Sharding
+from cnai.core.module import ModuleFacts
 from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
 
@@ -15,7 +16,8 @@ class PlanRequest:
     """A model, a batch, and as much of the layout as the user fixed; None = chosen by the planner.
 
     Attributes:
-        shape: The decoder; None for a user's own module, whose size is not known.
+        shape: The decoder; None for a user's own module.
+        module: What was counted of a user's own module; None = nothing was.
         batch: Sequences in a step over all ranks.
         sequence: Tokens in a sequence.
         optimizer: `adamw`, `muon` or `sgd`.
@@ -52,6 +54,7 @@ class PlanRequest:
     recompute: str = "none"
     adapters: Adapters | None = None
     ranks: int | None = None
+    module: ModuleFacts | None = None
 
     @property
     def asked(self) -> Layout:
@@ -105,6 +108,10 @@ class Trial:
     def shards(self) -> int:
         """Ranks over which a parameter is shared out, 1 = none."""
         return self.sharding.ranks(self.layout.copies, self.shard_group)
+
+    def expert_shards(self, width: int) -> int:
+        """Ranks over which the numbers of spread experts are shared out, 1 = none."""
+        return self.layout.expert_shards(self.sharding, width)
 
     def tokens(self, sequence: int) -> int:
         """Tokens of a piece that one rank sees."""

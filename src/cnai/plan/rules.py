@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from math import gcd, prod
 
 from cnai.core.errors import SpecError
@@ -11,59 +10,40 @@ from cnai.core.layout import Layout, Sharding
 from cnai.core.recompute import Recompute
 from cnai.core.schedules import SCHEDULES, schedule_named
 from cnai.core.shape import DecoderShape
+from cnai.plan.module_rules import module_violations
 from cnai.plan.request import PlanRequest
-
-DATA = "parallel.data_parallel.size"
-SHARDING = "parallel.data_parallel.sharding"
-GROUP = "parallel.data_parallel.shard_group"
-MODEL = "parallel.model_parallel.size"
-CONTEXT = "parallel.context_parallel.size"
-EXPERT = "parallel.expert_parallel.size"
-SPLIT = "parallel.model_parallel.split_layer"
-STAGES = "parallel.pipeline_parallel.stages"
-VIRTUAL = "parallel.pipeline_parallel.virtual"
-MICROBATCHES = "parallel.pipeline_parallel.microbatches"
-RANKS = "resources.ranks"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
-    """A rule that a layout breaks."""
-
-    where: str
-    message: str
-    hint: str
-
-    def error(self) -> SpecError:
-        """Return it as the error that the user sees."""
-        return SpecError(self.message, where=self.where, hint=self.hint)
-
-
-def divisors(number: int) -> list[int]:
-    """Return the divisors, smallest first."""
-    low = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return sorted({*low, *(number // d for d in low)})
-
-
-def nearest(value: int, legal: list[int]) -> str:
-    """Name the legal values next below and above a value, `4 or 8`."""
-    below = [other for other in legal if other < value]
-    above = [other for other in legal if other > value]
-    return " or ".join(str(other) for other in (below[-1:] + above[:1]) or legal[:1])
+from cnai.plan.violation import (
+    CONTEXT,
+    DATA,
+    EXPERT,
+    GROUP,
+    MICROBATCHES,
+    MODEL,
+    RANKS,
+    SHARDING,
+    SPLIT,
+    STAGES,
+    VIRTUAL,
+    Violation,
+    divisors,
+    nearest,
+)
 
 
 def violations(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
     """Yield the rules that a layout breaks, most basic first; none = it is legal."""
     yield from _sizes(layout)
     if request.shape is None:
-        yield from _module(request, layout)
+        yield from module_violations(request, request.module, layout)
+        if request.module is not None and request.module.layers:
+            yield from _stages(request, len(request.module.layers), layout)
     else:
         yield from _model(request.shape, layout)
         yield from _sequence(request, layout)
         yield from _context(request, request.shape, layout)
         yield from _experts(request, request.shape, layout)
         yield from _adapters(request, layout)
-        yield from _stages(request, request.shape, layout)
+        yield from _stages(request, request.shape.layers, layout)
     yield from _groups(request, layout)
     yield from _batch(request, layout)
 
@@ -157,26 +137,6 @@ def _sizes(layout: Layout) -> Iterator[Violation]:
             where=SPLIT,
             message=f"`{SPLIT}` is {layout.split_layer}",
             hint="set it to 0 to split all layers",
-        )
-
-
-def _module(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
-    sizes = {
-        MODEL: layout.model, STAGES: layout.pipeline, CONTEXT: layout.context,
-        EXPERT: layout.expert,
-    }  # fmt: skip
-    for where, size in sizes.items():
-        if size > 1:
-            yield Violation(
-                where=where,
-                message=f"`{where}` is {size}, but a model from `model.module` can only be copied",
-                hint=f"set `{where}: 1` and use `{DATA}`, or describe the model by its shape",
-            )
-    if request.sharding == "full":
-        yield Violation(
-            where=SHARDING,
-            message=f"`{SHARDING}` is full, but each copy of a model from `model.module` holds all",
-            hint=f"set `{SHARDING}: none`, or describe the model by its shape",
         )
 
 
@@ -279,7 +239,7 @@ def _adapters(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
         )
 
 
-def _stages(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
+def _stages(request: PlanRequest, layers: int, layout: Layout) -> Iterator[Violation]:
     schedule, virtual = schedule_named(request.schedule), request.virtual_of(layout)
     if not schedule.takes_virtual(virtual) and layout.pipeline > 1:
         others = [name for name, other in SCHEDULES.items() if other.takes_virtual(virtual)]
@@ -297,15 +257,13 @@ def _stages(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Iterat
             hint="use the schedule Interleaved1F1B, or `train.recompute: none`",
         )
     stages = layout.pipeline * virtual
-    if stages > shape.layers:
+    if stages > layers:
         each = f" with {virtual} on each rank" if virtual > 1 else ""
         yield Violation(
             where=STAGES,
-            message=f"`{STAGES}` is {layout.pipeline}{each}, but the model has {shape.layers} "
-            "layers",
-            hint=f"set it to {shape.layers // virtual} or less: every stage holds at least one "
-            "layer"
-            if shape.layers >= 2 * virtual
+            message=f"`{STAGES}` is {layout.pipeline}{each}, but the model has {layers} layers",
+            hint=f"set it to {layers // virtual} or less: every stage holds at least one layer"
+            if layers >= 2 * virtual
             else "use the schedule 1F1B, which needs one stage a rank",
         )
 

@@ -23,9 +23,12 @@ from cnai.core.errors import RunError
 from cnai.core.events import EvaluationDone, Rebalanced, StepDone
 from cnai.core.layout import ParallelPlan, Place, Sharding
 from cnai.core.spec.sections import Train
+from cnai.train.agreement import check_whole_gradients, kept_buffers, share_buffers
+from cnai.train.batch import batch_of
 from cnai.train.checkpoint import Checkpoints, Record, State
 from cnai.train.determinism import make_deterministic
 from cnai.train.evaluation import Evaluation
+from cnai.train.module_task import ModuleTask
 from cnai.train.noise import NoiseScale
 from cnai.train.optimizer import Optimizer, learning_rate
 from cnai.train.pipeline import engine_for
@@ -34,7 +37,7 @@ from cnai.train.shards import Shard, local_of, shards_of, squared_norm
 from cnai.train.sharing import RowShares
 from cnai.train.stopwatch import Stopwatch
 
-_LAYER = re.compile(r"^layers\.\d+\.")
+_LAYER = re.compile(r"\.\d+\.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,21 +83,29 @@ class Trainer:
         job: TrainJob,
         ranks: Ranks,
         parts: Sequence[nn.Module],
+        task: ModuleTask | None = None,
         balancer: Balancer | None = None,
     ) -> None:
         if job.settings.deterministic:
             make_deterministic()
         self._job = job
         self._ranks = ranks
-        self._shards = shards_of(parts, ranks)
+        self._judges_itself = task is not None and task.judges_itself
+        self._shards = shards_of(parts, ranks, task)
+        self._checks_gradients = task is not None
         self._optimizer = Optimizer(self._shards, job.settings)
         self._parts = tuple(parts)
+        losses = task.losses if task else None
         self._watch = Stopwatch(ranks.device)
-        self._engine = engine_for(parts, job.plan, ranks, job.settings, self._watch)
+        self._engine = engine_for(parts, job.plan, ranks, job.settings, self._watch, losses)
         self._shares = RowShares(job.plan, ranks.place, balancer)
         self._move: Move | None = None
         self._evaluation = Evaluation(
-            job.plan, ranks, self._engine, job.settings.evaluate_sequences
+            job.plan,
+            ranks,
+            self._engine,
+            job.settings.evaluate_sequences,
+            judges_itself=self._judges_itself,
         )
         self._noise: NoiseScale | None = None
         layout = ranks.layout
@@ -115,16 +126,25 @@ class Trainer:
     def frozen(self) -> tuple[str, ...]:
         """Names of the parameters that training leaves alone, `*` for the layer."""
         parameters = self._parameters().items()
-        names = (_LAYER.sub("layers.*.", name) for name, one in parameters if not one.requires_grad)
+        names = (_LAYER.sub(".*.", name) for name, one in parameters if not one.requires_grad)
         return tuple(dict.fromkeys(names))
 
     def _parameters(self) -> dict[str, nn.Parameter]:
         return {name: one for part in self._parts for name, one in part.named_parameters()}
 
     def state(self) -> State:
-        """Return what a checkpoint holds, sharing storage: what is trained, and nothing frozen."""
+        """Return what a checkpoint holds, sharing storage: what is trained, and nothing frozen.
+
+        Beside it the running statistics of a user's module, where there are any.
+        """
         model: dict[str, Tensor] = {s.name: s.parameter.detach() for s in self._shards}
-        return {"model": model, "optimizer": self._optimizer.state()}
+        state = {"model": model, "optimizer": self._optimizer.state()}
+        buffers = kept_buffers(self._parts)
+        return state | ({"buffers": buffers} if buffers else {})
+
+    def share_buffers(self) -> None:
+        """Give all copies the same running statistics; every rank calls this at the same step."""
+        share_buffers(kept_buffers(self._parts), self._ranks)
 
     def step(self, step: int, reader: BatchReader, *, stop: bool) -> tuple[StepDone, bool]:
         """Do one step.
@@ -141,15 +161,16 @@ class Trainer:
         """
         start = time.perf_counter()
         # What is random in a user's module then depends on the step alone, also after a resume.
-        torch.manual_seed(_seed_of_step(self._job.settings.seed, step, self._ranks.place))
+        _seed_draws(_seed_of_step(self._job.settings.seed, step, self._ranks.place), self._ranks)
         first, share = self._shares.first, self._shares.count
         rows = reader.rows(step, first, share)
         if step + 1 < self._job.steps:
             reader.prefetch(step + 1, first, share)
-        tokens_RU = torch.from_numpy(rows).to(self._ranks.device)
+        batch = batch_of(rows, self._ranks.device, judges_itself=self._judges_itself)
         waited = time.perf_counter() - start
+        place, layout = self._ranks.place, self._ranks.layout
         self._watch.taken()  # of an evaluation before
-        loss = self._engine.run(self._ranks.own_positions(tokens_RU))
+        loss = self._engine.run(batch.positions(place.context, layout.context))
         own_square = self._reduce_gradients()
         seconds = self._watch.taken()
         message = self._shares.message(time.perf_counter() - start, seconds)
@@ -173,7 +194,7 @@ class Trainer:
             grad_norm=norm,
             update_ratio=ratio,
             learning_rate=rate,
-            tokens=self._job.plan.global_batch * (rows.shape[1] - 1),
+            tokens=self._job.plan.global_batch * batch.tokens_a_row,
             step_seconds=time.perf_counter() - start,
             data_wait_seconds=waited,
             noise_scale=self._noise.add(small_square, norm**2) if self._noise else None,
@@ -209,6 +230,7 @@ class Trainer:
 
     def evaluate(self, step: int, reader: BatchReader) -> EvaluationDone:
         """Measure the model on validation rows; all ranks do so after the same step."""
+        self.share_buffers()
         return self._evaluation.measure(reader, step=step, attempt=self._job.attempt)
 
     def _reduce_gradients(self) -> float:
@@ -222,6 +244,9 @@ class Trainer:
         tied = [s.local_gradient() for s in self._shards if s.name == "embedding.weight"]
         if tied:
             self._ranks.add_tied(tied)
+        if self._checks_gradients:
+            check_whole_gradients(self._shards, self._ranks)
+            self._checks_gradients = False
         copied = [shard for shard in self._shards if not shard.is_sharded]
         whole = [shard.local_gradient() for shard in copied if not shard.is_expert]
         own = 0.0
@@ -266,6 +291,16 @@ class Trainer:
         self._optimizer.step(rate)
         self._optimizer.zero()
         return _update_ratio(self._shards, before) if measure else None
+
+
+def _seed_draws(seed: int, ranks: Ranks) -> None:
+    """Seed what draws on this rank's devices.
+
+    torch.manual_seed would queue a call, with its stack, for a GPU that may never come.
+    """
+    torch.default_generator.manual_seed(seed)
+    if ranks.device.type == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 def _seed_of_step(seed: int, step: int, place: Place) -> int:
@@ -316,5 +351,6 @@ def train(
                 if event.rank == 0:
                     record(measured)
             if last or done % job.checkpoint_every == 0:
+                trainer.share_buffers()
                 checkpoints.save(done, trainer.state(), record, last=last)
     return done

@@ -18,23 +18,24 @@ from torch.distributed.pipelining.schedules import (
 
 from cnai.core.layout import ParallelPlan
 from cnai.core.spec.sections import Train
+from cnai.models import RowLosses
+from cnai.train.batch import Batch
 from cnai.train.objective import Objective
 from cnai.train.ranks import Ranks
 from cnai.train.stopwatch import Stopwatch
 
 Autocast = Callable[[], AbstractContextManager[object]]
-Loss = Callable[[Tensor, Tensor], Tensor]
+Loss = Callable[[Any, Tensor | None], Tensor]
 
 
 class Engine(Protocol):
     """Runs micro-batches through this rank's part and leaves gradients in its parameters."""
 
-    def run(self, tokens_RU: Tensor) -> float:
-        """Run forward and backward.
+    def run(self, batch: Batch) -> float:
+        """Run forward and backward over this data rank's rows.
 
-        Args:
-            tokens_RU: This data rank's rows, (rows, sequence + 1); under a pipeline whole
-                micro-batches. There may be more or fewer than an even share of the batch.
+        Under a pipeline these are whole micro-batches. There may be more or fewer than an even
+        share of the batch.
 
         Returns:
             On the last stage the sum of the rows' losses over the rows of an even share, so that
@@ -42,11 +43,8 @@ class Engine(Protocol):
         """
         ...
 
-    def judge(self, tokens_RU: Tensor) -> Tensor:
-        """Run forward only.
-
-        Args:
-            tokens_RU: As many rows as in a step, (rows, sequence + 1).
+    def judge(self, batch: Batch) -> Tensor:
+        """Run forward only, over as many rows as in a step.
 
         Returns:
             The mean loss of each row (rows), float64, on the last stage; nothing (0) on others.
@@ -71,34 +69,38 @@ class WholeModel:
         self._autocast = autocast
         self._watch = watch
 
-    def run(self, tokens_RU: Tensor) -> float:
+    def run(self, batch: Batch) -> float:
         """Run the micro-batches one after the other."""
-        pieces = tokens_RU.split(self._piece_rows)
+        pieces = batch.pieces(self._piece_rows)
         for index, piece in enumerate(pieces):
             if isinstance(self._module, FSDPModule):
                 # Gradients are scattered after every micro-batch, so that none stands whole.
                 self._module.set_is_last_backward(index == len(pieces) - 1)
             with self._watch.running(0):
                 with self._autocast():
-                    loss = self._objective(self._module(piece[:, :-1]), piece[:, 1:])
+                    outputs = self._module(*piece.inputs, **piece.named)
+                    loss = self._objective(outputs, piece.target)
                 loss.backward()
         return self._objective.taken(len(pieces))
 
-    def judge(self, tokens_RU: Tensor) -> Tensor:
+    def judge(self, batch: Batch) -> Tensor:
         """Run the micro-batches one after the other, forward only."""
         losses = []
         with torch.no_grad(), judging([self._module], self._objective):
-            for piece in tokens_RU.split(self._piece_rows):
+            for piece in batch.pieces(self._piece_rows):
                 with self._autocast():
-                    losses.append(self._objective(self._module(piece[:, :-1]), piece[:, 1:]))
+                    outputs = self._module(*piece.inputs, **piece.named)
+                    losses.append(self._objective(outputs, piece.target))
         return torch.cat(losses)
 
 
-class TimedStage(PipelineStage):
+class Stage(PipelineStage):
     """A stage that says how long it computes.
 
-    In a V two neighbours on one rank hand gradients on without a message; torch 2.13 tries that
-    also while rows are judged and there are none.
+    It leaves no trace when torch runs it once on made-up numbers to learn shapes. That pass would
+    count in the running statistics of a user's module, and draw random numbers that a run which was
+    not interrupted does not draw. In a V two neighbours on one rank hand gradients on without a
+    message; torch 2.13 tries that also while rows are judged and there are none.
     """
 
     watch: Stopwatch
@@ -129,6 +131,16 @@ class TimedStage(PipelineStage):
         if self.has_backward:
             super().set_local_bwd_input(next_stage_bwd_outputs, mb_index)
 
+    def _forward_metadata_inference(self, *words: Any, **named: Any) -> Any:
+        buffers = list(self.submod.buffers())
+        before = [buffer.clone() for buffer in buffers]
+        with torch.random.fork_rng():
+            found = super()._forward_metadata_inference(*words, **named)
+        for buffer, value in zip(buffers, before, strict=True):
+            # Past autograd, which still holds what that pass left for its backward.
+            buffer.data.copy_(value)
+        return found
+
 
 class StagesOfPipeline:
     """The stages that this rank owns; torch's schedule orders the passes and does the sends.
@@ -156,17 +168,17 @@ class StagesOfPipeline:
         self._autocast = autocast
         self._schedules: dict[int, PipelineScheduleSingle | PipelineScheduleMulti] = {}
 
-    def run(self, tokens_RU: Tensor) -> float:
+    def run(self, batch: Batch) -> float:
         """Run the schedule; only the first stage needs inputs, only the last needs targets."""
-        pieces = len(tokens_RU) // self._plan.microbatch_rows
-        self._flow(self._schedule(pieces).step, tokens_RU)
+        pieces = batch.rows // self._plan.microbatch_rows
+        self._flow(self._schedule(pieces).step, batch)
         return self._objective.taken(pieces)
 
-    def judge(self, tokens_RU: Tensor) -> Tensor:
+    def judge(self, batch: Batch) -> Tensor:
         """Run the schedule forward only."""
         schedule = self._schedule(self._plan.microbatches)
         with torch.no_grad(), judging(self._parts, self._objective):
-            losses = self._flow(schedule.eval, tokens_RU)
+            losses = self._flow(schedule.eval, batch)
         return torch.cat(losses) if losses else torch.zeros(0, dtype=torch.float64)
 
     def _schedule(self, pieces: int) -> PipelineScheduleSingle | PipelineScheduleMulti:
@@ -176,39 +188,39 @@ class StagesOfPipeline:
             self._schedules[pieces] = _schedule_of(self._stages(), self._plan, pieces, self._loss)
         return self._schedules[pieces]
 
-    def _loss(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
+    def _loss(self, outputs: Any, target: Tensor | None = None) -> Tensor:
         """Return the loss of a micro-batch, which torch computes apart from the last stage."""
         with self._watch.running(len(self._plan.stages) - 1):
-            return self._objective(logits_BTV, targets_BT)
+            return self._objective(outputs, target)
 
-    def _stages(self) -> list[TimedStage]:
+    def _stages(self) -> list[Stage]:
         stages = []
         for part, stage in zip(
             self._parts, self._plan.stages_of(self._ranks.place.pipeline), strict=True
         ):
-            timed = TimedStage(
+            made = Stage(
                 part,
                 stage.index,
                 len(self._plan.stages),
                 self._ranks.device,
                 group=self._ranks.mesh.get_group("pipeline"),
             )
-            timed.watch = self._watch
-            stages.append(timed)
+            made.watch = self._watch
+            stages.append(made)
         return stages
 
-    def _flow(self, run: Callable[..., object], tokens_RU: Tensor) -> list[Tensor]:
+    def _flow(self, run: Callable[..., object], batch: Batch) -> list[Tensor]:
         """Send rows through all stages; return the losses of the micro-batches on the last."""
-        inputs = (tokens_RU[:, :-1],) if self._is_first else ()
-        target = tokens_RU[:, 1:] if self._is_last else None
+        inputs, named = (batch.inputs, batch.named) if self._is_first else ((), {})
+        target = batch.target if self._is_last else None
         losses: list[Tensor] = []
         with self._autocast():
-            run(*inputs, target=target, losses=losses, return_outputs=False)
+            run(*inputs, **named, target=target, losses=losses, return_outputs=False)
         return losses
 
 
 def _schedule_of(
-    stages: Sequence[TimedStage], plan: ParallelPlan, pieces: int, loss: Loss
+    stages: Sequence[Stage], plan: ParallelPlan, pieces: int, loss: Loss
 ) -> PipelineScheduleSingle | PipelineScheduleMulti:
     kind = get_schedule_class(plan.schedule)
     several = issubclass(kind, PipelineScheduleMulti)
@@ -244,9 +256,15 @@ def engine_for(
     ranks: Ranks,
     settings: Train,
     watch: Stopwatch,
+    losses: RowLosses | None = None,
 ) -> Engine:
-    """Choose how this rank runs its micro-batches; the watch counts the time of each stage."""
-    objective = Objective(settings.z_loss, plan.microbatches, plan.microbatch_rows)
+    """Choose how this rank runs its micro-batches.
+
+    Args:
+        watch: Counts the time of each stage.
+        losses: Of a user's own module; see `Objective`.
+    """
+    objective = Objective(settings.z_loss, plan.microbatches, plan.microbatch_rows, losses)
 
     def autocast() -> AbstractContextManager[object]:
         return torch.autocast(

@@ -15,10 +15,10 @@ from cnai.core.errors import SpecError
 from cnai.core.schedules import SCHEDULES
 from cnai.core.spec.asked import SHAPE_KEYS, Asked, Given, Mistake, Rule
 from cnai.core.spec.expert_checks import EXPERT_RULES
+from cnai.core.spec.model_section import LOSSES
+from cnai.core.spec.section import FUNCTION
 from cnai.core.spec.sections import RunSpec
 from cnai.core.units import parse_bytes
-
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def contradictions(spec: RunSpec, given: Given) -> list[SpecError]:
@@ -69,22 +69,37 @@ def one_source_of_the_model(asked: Asked) -> Iterator[Mistake]:
 
 
 def module_is_a_function(asked: Asked) -> Iterator[Mistake]:
-    """A module is named `package.module:function` and runs data parallel only."""
-    module = asked.spec.model.module
-    if module is None:
-        return
-    if not _FUNCTION.fullmatch(module):
+    """A module is named `package.module:function`; its loss and its data go with it alone."""
+    module, source = asked.spec.model.module, asked.spec.data.function
+    if module is not None and not re.fullmatch(FUNCTION, module):
         yield Mistake(
             ("model.module",),
             f"`{module}` does not name a function",
             "write `package.module:function`",
         )
-    for key, size in asked.split_sizes:
-        if size and size > 1:
+    loss = asked.spec.model.loss
+    if loss not in LOSSES and not re.fullmatch(FUNCTION, loss):
+        yield Mistake(
+            ("model.loss",),
+            f"`model.loss` is `{loss}`, which is no loss",
+            f"use {', '.join(LOSSES)} or `package.module:function`",
+        )
+    if module is not None and asked.spec.train.z_loss:
+        yield Mistake(
+            ("train.z_loss", "model.module"),
+            f"`train.z_loss` is {asked.spec.train.z_loss:g}, which is for the logits of a decoder",
+            "remove it, or add it to a loss of your own (`model.loss`)",
+        )
+    for key, value, asked_for in (
+        ("model.loss", loss, loss != "cross_entropy"),
+        ("data.source", source, source is not None),
+    ):
+        if module is None and asked_for:
             yield Mistake(
                 (key,),
-                f"`{key}` is {size}, but a model from `model.module` runs data parallel only",
-                f"remove `{key}`, or describe the model by its shape",
+                f"`{key}` is `{value}`, which goes with a module of your own, and there is no "
+                "`model.module`",
+                f"name the function that builds it as `model.module`, or remove `{key}`",
             )
 
 
@@ -185,21 +200,6 @@ def split_backward_is_left_alone(asked: Asked) -> Iterator[Mistake]:
                 f"`{key}` is {value}, but the schedule {pipeline.schedule} takes the backward pass "
                 "of a layer apart",
                 f"use the schedule Interleaved1F1B, or remove `{key}`",
-            )
-
-
-def module_is_taken_whole(asked: Asked) -> Iterator[Mistake]:
-    """Of a user's own module no layers are known."""
-    train = asked.spec.train
-    for key, asked_for in (
-        ("train.recompute", train.recompute != "none"),
-        ("train.compile", train.compile),
-    ):
-        if asked_for and asked.spec.model.module:
-            yield Mistake(
-                (key, "model.module"),
-                f"`{key}` works on the layers of a decoder; a model from `model.module` has none",
-                f"remove `{key}` and do it in the module",
             )
 
 
@@ -336,7 +336,6 @@ RULES: tuple[Rule, ...] = (
     group_splits_the_weights,
     schedule_has_its_stages,
     split_backward_is_left_alone,
-    module_is_taken_whole,
     stages_have_layers,
     sizes_make_the_ranks,
     batch_divides,
