@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -42,6 +42,7 @@ class Scope:
         function: The message of the function; None for the graph itself.
         consumers: Name of a node to those that read it, with the number of the input.
         controlled: Names that others wait for without reading them.
+        library: All scopes of the graph by name.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Scope:
     by_name: dict[str, Any]
     consumers: dict[str, list[tuple[Any, int]]]
     controlled: set[str]
+    library: dict[str, Scope] = field(default_factory=dict)
 
     def add(self, name: str, op: str, like: Any, *, before: Any = None) -> Any:
         """Add a node before another, or before all: OpenVINO reads a graph from first to last."""
@@ -119,11 +121,36 @@ class Scope:
                 self.function.ret[key] = after
 
 
-def scopes_of(graph: Any) -> Iterator[Scope]:
-    """Yield the graph and the body of each function of its library."""
-    yield _scope("", None, graph.node)
-    for function in graph.library.function:
-        yield _scope(function.signature.name, function, function.node_def)
+def scopes_of(graph: Any) -> list[Scope]:
+    """Return the graph and the body of each function of its library."""
+    scopes = [_scope("", None, graph.node)]
+    scopes += [_scope(one.signature.name, one, one.node_def) for one in graph.library.function]
+    library = {scope.name: scope for scope in scopes}
+    for scope in scopes:
+        scope.library = library
+    return scopes
+
+
+_FUNCTIONS = ("f", "cond", "body", "then_branch", "else_branch", "branches")
+_CHOICES = {"If", "StatelessIf", "Case", "StatelessCase"}
+
+
+def called_with(scope: Scope, node: Any, index: int) -> Iterator[tuple[Scope, str]]:
+    """Yield the functions that a node calls, with the name of the argument that an input becomes.
+
+    Nothing is yielded for a node that calls none.
+    """
+    first = 1 if node.op in _CHOICES else 0
+    for key in _FUNCTIONS:
+        if key not in node.attr:
+            continue
+        for func in (node.attr[key].func, *node.attr[key].list.func):
+            inner = scope.library.get(func.name) if func.name else None
+            if inner is None or inner.function is None:
+                continue
+            arguments = inner.function.signature.input_arg
+            if first <= index < len(arguments) + first:
+                yield inner, arguments[index - first].name
 
 
 def _scope(name: str, function: Any, nodes: Any) -> Scope:

@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cnai.compress.formats.graph_scope import Scope, attribute, shape_of, whole_numbers
+from cnai.compress.formats.graph_scope import (
+    Scope,
+    attribute,
+    called_with,
+    shape_of,
+    whole_numbers,
+)
 
 _PASS = {"Identity", "Enter", "RefEnter", "StopGradient", "Snapshot", "ReadVariableOp", "Cast"}
 _MOVES = {"Reshape", "ExpandDims", "Transpose"}
@@ -92,17 +98,35 @@ class Use:
 def use_of(scope: Scope, constant: Any) -> Use:
     """Follow a constant to the operation that uses it as weights."""
     shape = shape_of(constant)
-    waiting: list[tuple[Any, ...]] = [(constant,)]
-    seen = {constant.name}
+    waiting: list[tuple[Scope, str, tuple[Any, ...]]] = [(scope, constant.name, (constant,))]
+    seen = {(scope.name, constant.name)}
     while waiting:
-        path = waiting.pop(0)
-        for node, index in scope.consumers.get(path[-1].name, ()):
+        place, name, path = waiting.pop(0)
+        for node, index in place.consumers.get(name, ()):
             if channel_axes(node, index, len(shape)) is not None:
-                return _found(scope, path, shape, node, index)
-            if node.op in _PASS | _RESHAPE and index == 0 and node.name not in seen:
-                seen.add(node.name)
-                waiting.append((*path, node))
+                if place is scope:
+                    return _found(scope, path, shape, node, index)
+                return _found_inside(place, path, shape, node, index)
+            following = [(place, node.name)] if node.op in _PASS | _RESHAPE and index == 0 else []
+            for inner, one in following or called_with(place, node, index):
+                if (inner.name, one) not in seen:
+                    seen.add((inner.name, one))
+                    waiting.append((inner, one, (*path, node)))
     return Use(op="", axes=None, after_input=False, seen=constant, shape=shape)
+
+
+def _found_inside(
+    place: Scope, path: tuple[Any, ...], shape: tuple[int, ...], node: Any, at: int
+) -> Use:
+    """Describe the use of a constant by a function that it is passed to."""
+    reshaped = any(one.op in _RESHAPE for one in path)
+    return Use(
+        op=node.op,
+        axes=None if reshaped else _within(channel_axes(node, at, len(shape)), shape),
+        after_input=_reads_input(place, node, at),
+        seen=path[0],
+        shape=shape,
+    )
 
 
 def _found(scope: Scope, path: tuple[Any, ...], shape: tuple[int, ...], node: Any, at: int) -> Use:

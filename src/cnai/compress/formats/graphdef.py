@@ -31,37 +31,20 @@ LARGEST_BYTES = 2**31 - 1
 _COUNTED_BYTES = 1024
 
 
-class GraphDefFile:
-    """A frozen graph.
+class GraphWeights:
+    """The weights of a graph of constants, whatever file it came from.
 
     Args:
-        path: The file.
-
-    Raises:
-        DataError: It is no frozen graph, is damaged, or is larger than protobuf can be.
+        graph: The message; its weights are replaced in place.
+        where: What errors name.
     """
 
-    format = Format.GRAPHDEF
     overhead_bytes = 260
 
-    def __init__(self, path: Path) -> None:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise DataError(
-                f"`{path.name}` is larger than 2 GB, which a protobuf message cannot be",
-                where=str(path),
-                hint="give the model as ONNX with external data or as a SavedModel",
-            )
-        self.graph = GraphDef()
-        try:
-            self.graph.ParseFromString(read_bytes(path, hint="look at the path"))
-        except (DecodeError, UnicodeDecodeError) as error:
-            raise DataError(
-                f"`{path.name}` is no whole TensorFlow graph: {error}",
-                where=str(path),
-                hint="copy the file again, or freeze the model anew",
-            ) from error
-        self._path = path
-        self._scopes = list(scopes_of(self.graph))
+    def __init__(self, graph: Any, where: str) -> None:
+        self.graph = graph
+        self._where = where
+        self._scopes = scopes_of(graph)
         self._places: dict[str, tuple[Scope, Any, Use]] = {}
 
     def weights(self) -> Iterator[Weight]:
@@ -75,7 +58,7 @@ class GraphDefFile:
         """Return the numbers of a weight in its own type, in the shape in which they are used."""
         _, node, use = self._places[weight.name]
         tensor = attribute(node, "value").tensor
-        return use.moved(array_of(tensor, where=f"{self._path}: {weight.name}"))
+        return use.moved(array_of(tensor, where=f"{self._where}: {weight.name}"))
 
     def replace(self, weight: Weight, new: QuantizedArray | NDArray[np.float16]) -> None:
         """Put int8, Cast and Mul (or float16 and Cast) in the place of a constant."""
@@ -96,10 +79,6 @@ class GraphDefFile:
             for node in scope.nodes
         )
 
-    def save(self, target: Path) -> None:
-        """Write the graph."""
-        write_atomically(target, self.graph.SerializeToString(deterministic=True))
-
     def _weight(self, scope: Scope, node: Any) -> Weight:
         use = use_of(scope, node)
         name = f"{scope.name}/:/{node.name}" if scope.name else node.name
@@ -112,6 +91,41 @@ class GraphDefFile:
             axes=use.axes,
             after_input=use.after_input,
         )
+
+
+class GraphDefFile(GraphWeights):
+    """A frozen graph.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DataError: It is no frozen graph, is damaged, or is larger than protobuf can be.
+    """
+
+    format = Format.GRAPHDEF
+
+    def __init__(self, path: Path) -> None:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise DataError(
+                f"`{path.name}` is larger than 2 GB, which a protobuf message cannot be",
+                where=str(path),
+                hint="give the model as ONNX with external data or as a SavedModel",
+            )
+        graph = GraphDef()
+        try:
+            graph.ParseFromString(read_bytes(path, hint="look at the path"))
+        except (DecodeError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"`{path.name}` is no whole TensorFlow graph: {error}",
+                where=str(path),
+                hint="copy the file again, or freeze the model anew",
+            ) from error
+        super().__init__(graph, str(path))
+
+    def save(self, target: Path) -> None:
+        """Write the graph."""
+        write_atomically(target, self.graph.SerializeToString(deterministic=True))
 
 
 def _holds_numbers(constant: Any) -> bool:

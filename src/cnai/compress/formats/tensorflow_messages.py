@@ -48,15 +48,23 @@ _MESSAGES = {
     "NodeDef": "name:string=1 op:string=2 input:*string=3 device:string=4 attr:{}AttrValue=5",
     "ArgDef": "name:string=1 type:int32=3 type_attr:string=4 number_attr:string=5",
     "OpDef": "name:string=1 input_arg:*ArgDef=2 output_arg:*ArgDef=3",
-    "FunctionDef": ("signature:OpDef=1 node_def:*NodeDef=3 ret:{}string=4 control_ret:{}string=6"),
-    "FunctionDefLibrary": "function:*FunctionDef=1",
+    "FunctionDef": (
+        "signature:OpDef=1 node_def:*NodeDef=3 ret:{}string=4 attr:{}AttrValue=5 "
+        "control_ret:{}string=6 arg_attr:*bytes=7 resource_arg_unique_id:*bytes=8"
+    ),
+    "FunctionDefLibrary": "function:*FunctionDef=1 gradient:*bytes=2",
     "VersionDef": "producer:int32=1 min_consumer:int32=2",
     "GraphDef": "node:*NodeDef=1 library:FunctionDefLibrary=2 versions:VersionDef=4",
     "TensorInfo": "name:|string=1 dtype:int32=2 tensor_shape:TensorShapeProto=3",
     "SignatureDef": "inputs:{}TensorInfo=1 outputs:{}TensorInfo=2 method_name:string=3",
+    "NodeList": "value:*string=1",
+    "CollectionDef": "node_list:|NodeList=1",
+    "AssetFileDef": "tensor_info:TensorInfo=1 filename:string=2",
     "MetaInfoDef": "tags:*string=4",
     "MetaGraphDef": (
-        "meta_info_def:MetaInfoDef=1 graph_def:GraphDef=2 signature_def:{}SignatureDef=5"
+        "meta_info_def:MetaInfoDef=1 graph_def:GraphDef=2 saver_def:bytes=3 "
+        "collection_def:{}CollectionDef=4 signature_def:{}SignatureDef=5 "
+        "asset_file_def:*AssetFileDef=6 object_graph_def:bytes=7"
     ),
     "TensorSliceExtent": "start:int64=1 length:|int64=2",
     "TensorSliceProto": "extent:*TensorSliceExtent=1",
@@ -130,6 +138,7 @@ NodeDef: Any = _CLASSES["NodeDef"]
 SavedModel: Any = _CLASSES["SavedModel"]
 TensorProto: Any = _CLASSES["TensorProto"]
 
+FunctionDef: Any = _CLASSES["FunctionDef"]
 BundleEntry: Any = _CLASSES["BundleEntryProto"]
 BundleHeader: Any = _CLASSES["BundleHeaderProto"]
 
