@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnai.compress.agreement import Agreement, agreement_of
+from cnai.compress.contents import size_of
 from cnai.compress.formats import Format, ModelFile, open_model, recognise
 from cnai.compress.formats.saved_model import FILE
 from cnai.compress.probe import SIZES, made_up
@@ -76,8 +77,8 @@ def quantize_file(
                 target=str(target),
                 format=kind,
                 precision=str(wishes.scheme),
-                before_bytes=_size(source),
-                after_bytes=_size(made),
+                before_bytes=size_of(source),
+                after_bytes=size_of(made),
                 weights=weights,
                 weight_cosine=_weight_cosine(weights),
                 agreement=agreement,
@@ -90,14 +91,6 @@ def quantize_file(
             _publish(folder, target)
         write_report(report, target)
     return report
-
-
-def _size(path: Path) -> int:
-    """Return the bytes of a model file and of the file of weights beside it."""
-    if path.is_dir():
-        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    beside = path.with_name(f"{path.name}.data")
-    return path.stat().st_size + (beside.stat().st_size if beside.is_file() else 0)
 
 
 def _require_gain(model: ModelFile, weights: tuple[WeightReport, ...], source: Path) -> None:

@@ -32,6 +32,7 @@ from cnai.compress.formats.gguf_layout import (
 )
 from cnai.compress.formats.recognise import Format
 from cnai.compress.formats.weights import Weight
+from cnai.core.errors import DataError
 from cnai.core.files import file_atomically
 
 BLOCK = 32
@@ -39,6 +40,7 @@ _FLOATS = {F32: np.dtype(np.float32), F16: np.dtype(np.float16), BF16: np.dtype(
 _FILE_TYPE_Q8_0, _FILE_TYPE_F16 = 7, 1
 _LOOKUPS = ("token_embd", "position_embd", "token_types")
 _PIECE_BLOCKS = 1 << 15
+_LARGEST_SCALE = 65504.0
 
 
 class GgufFile:
@@ -86,7 +88,17 @@ class GgufFile:
         """Let a tensor become Q8_0, whose blocks are rounded when it is written; or float16.
 
         The scales of whole channels that `new` has are coarser than those of blocks.
+
+        Raises:
+            DataError: A scale is larger than float16 can hold, which no trained weight needs.
         """
+        if isinstance(new, QuantizedArray) and new.scale.max(initial=0) > _LARGEST_SCALE:
+            raise DataError(
+                f"tensor `{weight.name}` holds numbers up to {127 * float(new.scale.max()):.3g}, "
+                "which Q8_0 cannot hold",
+                where=str(self._path),
+                hint="the file is damaged or the training diverged; take an earlier checkpoint",
+            )
         self._becomes[weight.name] = Q8_0 if isinstance(new, QuantizedArray) else F16
 
     def quantized(self) -> int:

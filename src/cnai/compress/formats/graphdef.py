@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from cnai.compress.channels import QuantizedArray
+from cnai.compress.formats.damage import telling_damage
 from cnai.compress.formats.graph_pieces import put_large_weight, put_weight
 from cnai.compress.formats.graph_scope import TYPES, Scope, attribute, scopes_of
 from cnai.compress.formats.graph_use import Use, use_of
@@ -52,7 +53,9 @@ class GraphWeights:
         for scope in self._scopes:
             for node in scope.nodes:
                 if node.op == "Const" and _holds_numbers(node):
-                    yield self._weight(scope, node)
+                    with telling_damage(self._where):
+                        weight = self._weight(scope, node)
+                    yield weight
 
     def read(self, weight: Weight) -> NDArray[np.floating]:
         """Return the numbers of a weight in its own type, in the shape in which they are used."""
@@ -64,10 +67,11 @@ class GraphWeights:
         """Put int8, Cast and Mul (or float16 and Cast) in the place of a constant."""
         scope, node, use = self._places[weight.name]
         kind = attribute(node, "dtype").type
-        if put_large_weight(scope, use, node.name, new, kind=kind):
-            return
-        put_weight(scope, use.seen, node.name, new, kind=kind)
-        scope.remove(set(use.between))
+        with telling_damage(self._where):
+            if put_large_weight(scope, use, node.name, new, kind=kind):
+                return
+            put_weight(scope, use.seen, node.name, new, kind=kind)
+            scope.remove(set(use.between))
 
     def quantized(self) -> int:
         """Return the number of int8 constants of some size."""

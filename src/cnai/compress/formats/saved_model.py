@@ -14,6 +14,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from cnai.compress.formats.damage import telling_damage
 from cnai.compress.formats.freeze import freeze, is_text
 from cnai.compress.formats.graph_scope import scopes_of
 from cnai.compress.formats.graphdef import LARGEST_BYTES, GraphWeights
@@ -55,10 +56,11 @@ class SavedModelFile(GraphWeights):
         self._meta = _serving(self._model, self._folder)
         graph = self._meta.graph_def
         roots = self._roots()
-        self._freeze(graph, roots)
+        with telling_damage(str(self._folder)):
+            self._freeze(graph, roots)
+            super().__init__(graph, str(self._folder))
         if self._as_graph:
             self._require_no_tables(graph)
-        super().__init__(graph, str(self._folder))
 
     def save(self, target: Path) -> None:
         """Write a frozen graph, or a folder with the graph, its signatures and its assets."""
