@@ -17,17 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnai.compress.agreement import Agreement, agreement_of
+from cnai.compress.contents import size_of
 from cnai.compress.formats import Format, ModelFile, open_model, recognise
+from cnai.compress.formats.saved_model import FILE
 from cnai.compress.probe import SIZES, made_up
 from cnai.compress.report import CompressionReport, report_files, write_report
 from cnai.compress.runners import Runner, open_runner
 from cnai.compress.target import check_target_file, claimed
 from cnai.compress.weight_only import Scheme, WeightReport, Wishes, shrink
 from cnai.core.errors import RunError, SpecError
-from cnai.core.files import PARTIAL, saving, sha256_of, sync_folder
+from cnai.core.files import PARTIAL, publish_folder, saving, sha256_of, sync_folder
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, what is done of it, and how much there is."""
+
+
+_NOT_RUN = {Format.SAVED_MODEL, Format.GGUF}
 
 
 def quantize_file(
@@ -41,7 +46,7 @@ def quantize_file(
     """Make the weights of a model file smaller.
 
     Args:
-        source: A frozen TensorFlow graph or an ONNX model.
+        source: A frozen TensorFlow graph, a SavedModel, an ONNX model or a GGUF file.
         target: The file to write; `<target>.report.json` and `.report.md` appear beside it.
         wishes: What the weights should become; None = INT8.
         command: The command line, for the report.
@@ -57,7 +62,7 @@ def quantize_file(
     kind = recognise(source)
     target = target.resolve()
     check_target_file(target, source=source, marks=report_files(target)[:1])
-    model = open_model(source)
+    model = open_model(source, target)
     with claimed(target):
         weights = shrink(model, wishes, lambda done, of: progress("quantize", done, of))
         _require_gain(model, weights, source)
@@ -72,8 +77,8 @@ def quantize_file(
                 target=str(target),
                 format=kind,
                 precision=str(wishes.scheme),
-                before_bytes=_size(source),
-                after_bytes=_size(made),
+                before_bytes=size_of(source),
+                after_bytes=size_of(made),
                 weights=weights,
                 weight_cosine=_weight_cosine(weights),
                 agreement=agreement,
@@ -81,17 +86,11 @@ def quantize_file(
                 notes=(*notes, *_notes(weights)),
                 seconds=time.monotonic() - start,
                 command=command,
-                sha256=sha256_of(made),
+                sha256=sha256_of(made / FILE if made.is_dir() else made),
             )
             _publish(folder, target)
         write_report(report, target)
     return report
-
-
-def _size(path: Path) -> int:
-    """Return the bytes of a model file and of the file of weights beside it."""
-    beside = path.with_name(f"{path.name}.data")
-    return path.stat().st_size + (beside.stat().st_size if beside.is_file() else 0)
 
 
 def _require_gain(model: ModelFile, weights: tuple[WeightReport, ...], source: Path) -> None:
@@ -119,6 +118,8 @@ def _weight_cosine(weights: tuple[WeightReport, ...]) -> float:
 
 def _agreement(kind: Format, source: Path, made: Path) -> tuple[Agreement | None, list[str]]:
     """Run both models on made-up inputs, as far as they can be run."""
+    if kind in _NOT_RUN:
+        return None, [f"outputs were not compared: no runtime is asked for {kind} models yet"]
     try:
         before = open_runner(kind, source)
         if before is None:
@@ -183,4 +184,7 @@ def _publish(folder: Path, target: Path) -> None:
         for report in report_files(target):
             report.unlink(missing_ok=True)
         for file in sorted(folder.iterdir(), key=lambda one: one.name == target.name):
-            file.replace(target.with_name(file.name))
+            if file.is_dir():
+                publish_folder(file, target.with_name(file.name))
+            else:
+                file.replace(target.with_name(file.name))
