@@ -4,11 +4,12 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUN    := OMP_WAIT_POLICY=PASSIVE
+PREDICTIONS ?= diagnose-predictions.jsonl
 
-.PHONY: help demo test fast check format docs bench setup services weights clean
+.PHONY: help demo test fast check format docs bench bench-diagnose setup services weights clean
 
 help:  ## List the targets.
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: $(VENV)/.run  ## Train, compress and serve a small model on this machine (about 4 minutes).
 	$(RUN) $(BIN)/ai-cli run examples/02-quickstart/run.yaml -y
@@ -41,6 +42,11 @@ bench: $(VENV)/.dev  ## Run every benchmark; prints ratios.
 	$(RUN) $(BIN)/python benchmarks/serve_cost.py
 	$(RUN) $(BIN)/ai-cli run examples/02-quickstart/run.yaml -y -q
 	$(RUN) $(BIN)/python benchmarks/int8_quality.py
+
+bench-diagnose: $(VENV)/.dev  ## Score the diagnosis on labelled logs: make bench-diagnose LOGS=FILE.jsonl
+	@test -n "$(LOGS)" || { echo "no logs given; name a file of labelled logs with LOGS=FILE.jsonl" >&2; exit 2; }
+	$(BIN)/python benchmarks/diagnose.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)"
+	$(BIN)/python benchmarks/diagnose_score.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)" --misses
 
 setup: $(VENV)/.dev  ## Make the virtual environment with everything for development.
 
