@@ -4,8 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUN    := OMP_WAIT_POLICY=PASSIVE
+PREDICTIONS ?= diagnose-predictions.jsonl
 
-.PHONY: help demo test fast check format docs bench bench-train setup services weights clean
+.PHONY: help demo test fast check format docs bench bench-train setup services weights clean bench-diagnose
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +47,11 @@ bench: $(VENV)/.dev  ## Run every benchmark; prints ratios.
 
 bench-train: $(VENV)/.dev  ## Our training step beside PyTorch by hand, layout by layout (about 3 minutes).
 	$(RUN) $(BIN)/python benchmarks/train_peers.py
+
+bench-diagnose: $(VENV)/.dev  ## Score the diagnosis on labelled logs: make bench-diagnose LOGS=FILE.jsonl
+	@test -n "$(LOGS)" || { echo "no logs given; name a file of labelled logs with LOGS=FILE.jsonl" >&2; exit 2; }
+	$(BIN)/python benchmarks/diagnose.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)"
+	$(BIN)/python benchmarks/diagnose_score.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)" --misses
 
 setup: $(VENV)/.dev  ## Make the virtual environment with everything for development.
 
