@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUN    := OMP_WAIT_POLICY=PASSIVE
 PREDICTIONS ?= diagnose-predictions.jsonl
 
-.PHONY: help demo test fast check format docs bench bench-train setup services weights clean bench-diagnose
+.PHONY: help demo test fast check format docs bench bench-train bench-diagnose setup services weights clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
