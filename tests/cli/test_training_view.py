@@ -60,3 +60,4 @@ def test_the_picture_tells_computing_from_waiting():
     picture = drawn(after(step(1, rows=4, stage_seconds=(0.3,), wait_seconds=0.1)))
     assert "computes" in picture
     assert "waits" in picture
+    assert max(len(line.rstrip()) for line in picture.splitlines()) <= 80
