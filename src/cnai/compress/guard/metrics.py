@@ -49,7 +49,7 @@ def _choices(outputs: Outputs, label: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             where="--metric",
             hint="give whole numbers, `--metric cer` for texts, or `--metric module:function`",
         )
-    if scores.dtype.kind in "iu":
+    if scores.dtype.kind in "iu" and scores.size == truth.size:
         chosen = scores
     elif scores.ndim == 0 or scores.shape[-1] == 1:
         chosen = (scores > 0.5).astype(np.int64)

@@ -98,7 +98,8 @@ def _read_file(path: Path, inputs: Sequence[InputSpec], flag: str) -> Iterator[R
 
 
 def _read_npz(path: Path, inputs: Sequence[InputSpec]) -> Iterator[Row]:
-    with np.load(path, allow_pickle=False) as file:
+    # numpy leaves a file open that it cannot read.
+    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     names = {_plain(one.name) for one in inputs}
     key = next((one for one in LABELS if one in arrays and one not in names), None)

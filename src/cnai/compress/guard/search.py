@@ -9,7 +9,7 @@ model that was made stands in the record; nothing is tried after the budget has 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from cnai.compress.guard.judge import Judge
@@ -182,7 +182,7 @@ class Guard:
             return
         names = [one.name for one in entry.made.weights if one.scheme is Scheme.INT8]
         names = names[:_MOST_GROUPS]
-        order = self._guilty(names, lambda name: self._one_weight(names, name))
+        order = self._guilty(replace(entry.candidate, groups=tuple(names)))
 
         def without(count: int) -> Candidate:
             back = tuple(order[:count])
@@ -193,12 +193,6 @@ class Guard:
         mended = self._fewest(without, len(order))
         if mended is not None:
             self.wishes = mended.candidate.wishes
-
-    def _one_weight(self, names: Sequence[str], name: str) -> float:
-        half = self.wishes.half | (set(names) - {name})
-        wishes = replace(self.wishes, half=half)
-        made = self.bench.workshop.make(Candidate(name=name, mode=Mode.WEIGHT_ONLY, wishes=wishes))
-        return self.bench.finder.change(self.bench.source.same_for(made.path))
 
     def _computed(self) -> None:
         """Try what computes in INT8, then mend the fastest that failed."""
@@ -251,12 +245,7 @@ class Guard:
     def _mend_groups(self, entry: _Entry) -> None:
         """Take the groups whose INT8 arithmetic costs most back to weight-only."""
         candidate = entry.candidate
-        order = self._guilty(
-            candidate.groups[:_MOST_GROUPS],
-            lambda group: self.bench.finder.change(
-                self.bench.source.same_for(self.bench.workshop.make_alone(candidate, group))
-            ),
-        )
+        order = self._guilty(replace(candidate, groups=candidate.groups[:_MOST_GROUPS]))
 
         def without(count: int) -> Candidate:
             back = tuple(order[:count])
@@ -266,19 +255,26 @@ class Guard:
 
         self._fewest(without, len(order) - 1)
 
-    def _guilty(self, groups: Sequence[str], alone: Callable[[str], float]) -> list[str]:
-        """Return groups from the most guilty; those not reached within the budget come last."""
+    def _guilty(self, candidate: Candidate) -> list[str]:
+        """Return the groups of a candidate from the most guilty, as far as the budget reaches."""
+        groups = candidate.groups
         found: dict[str, float] = {}
         for number, group in enumerate(groups):
             if self._over():
                 break
             self.bench.progress("sensitivity", number, len(groups))
-            try:
-                found[group] = alone(group)
-            except CnaiError:
-                found[group] = math.inf
+            found[group] = self._alone(candidate, group)
             self.errors[group] = GroupError(group=group, error=found[group])
         return sorted(found, key=lambda one: -found[one])
+
+    def _alone(self, candidate: Candidate, group: str) -> float:
+        """Return how far the outputs turn away when only this group is in INT8."""
+        try:
+            with self.bench.workshop.alone(candidate, group) as path:
+                return self.bench.finder.change(self.bench.source.same_for(path))
+        except CnaiError:
+            # A group that does not even run alone is the guiltiest.
+            return math.inf
 
     def _fewest(self, without: Callable[[int], Candidate], most: int) -> _Entry | None:
         """Find about the fewest groups that must go back: doubling, then halving the gap."""
@@ -310,7 +306,7 @@ class Guard:
         if not passed:
             return min(made, key=_loss)
         if self.mode in {Mode.STATIC, Mode.DYNAMIC}:
-            return max(passed, key=lambda one: _ratio(one.trial))
+            return max(passed, key=_worth)
         fast = [
             one
             for one in passed
@@ -319,7 +315,7 @@ class Guard:
             and one.trial.speed.faster
         ]
         if fast:
-            return max(fast, key=lambda one: _ratio(one.trial))
+            return max(fast, key=_worth)
         stored = [one for one in passed if one.candidate.mode is Mode.WEIGHT_ONLY]
         return min(stored or passed, key=lambda one: one.trial.size_bytes)
 
@@ -341,6 +337,12 @@ class Guard:
 
 def _ratio(trial: Trial) -> float:
     return trial.speed.ratio if trial.speed is not None else 0.0
+
+
+def _worth(entry: _Entry) -> tuple[float, int, int]:
+    """Order by speed as far as it can be told apart, then by size, then by what stayed in INT8."""
+    trial = entry.trial
+    return round(_ratio(trial), 1), -trial.size_bytes, -len(trial.back)
 
 
 def _loss(entry: _Entry) -> float:

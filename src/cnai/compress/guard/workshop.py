@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -90,10 +92,7 @@ class Workshop:
         Raises:
             CnaiError: It cannot be made; the message says why.
         """
-        self._made += 1
-        target = self.folder / f"trial-{self._made}" / self.name
-        with saving(target):
-            target.parent.mkdir(parents=True)
+        target = self._fresh()
         if candidate.mode is Mode.WEIGHT_ONLY:
             model = open_model(self.source)
             weights = shrink(model, candidate.wishes)
@@ -105,13 +104,29 @@ class Workshop:
         model.save(target)
         return Made(path=target, weights=self._reports(candidate, rest))
 
-    def make_alone(self, candidate: Candidate, group: str) -> Path:
-        """Write the source with one group in INT8 arithmetic and all else in floats."""
+    @contextmanager
+    def alone(self, candidate: Candidate, group: str) -> Iterator[Path]:
+        """Write the source with one group in INT8 arithmetic and all else in floats, for a while.
+
+        Of a weight-only candidate one weight is INT8, and the candidate's others are float16.
+        """
+        if candidate.mode is Mode.WEIGHT_ONLY:
+            half = candidate.wishes.half | (set(candidate.groups) - {group})
+            single = replace(candidate, wishes=replace(candidate.wishes, half=half))
+            target = self.make(single).path
+        else:
+            target = self._fresh()
+            self._write(self._computed(candidate, [group]), target)
+        try:
+            yield target
+        finally:
+            shutil.rmtree(target.parent)
+
+    def _fresh(self) -> Path:
         self._made += 1
         target = self.folder / f"trial-{self._made}" / self.name
         with saving(target):
             target.parent.mkdir(parents=True)
-        self._write(self._computed(candidate, [group]), target)
         return target
 
     def groups(self, mode: Mode, ops: OpSet, wishes: Wishes) -> tuple[str, ...]:

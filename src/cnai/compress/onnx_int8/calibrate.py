@@ -104,7 +104,9 @@ def _reader(model: Any, names: list[str]) -> Callable[[Feeds], dict[str, NDArray
     )
 
     def run(feeds: Feeds) -> dict[str, NDArray[Any]]:
-        return {**feeds, **dict(zip(names, session.run(names, dict(feeds)), strict=True))}
+        # An empty list of names would ask for all outputs.
+        found = session.run(names, dict(feeds)) if names else []
+        return {**feeds, **dict(zip(names, found, strict=True))}
 
     return run
 
