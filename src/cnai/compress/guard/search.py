@@ -27,6 +27,11 @@ NARROWED = 0.9999
 _GAIN = 1.05
 _MOST_GROUPS = 200
 
+_DARED = (
+    "weights that stay floats without data became INT8, since it did no harm on this data; parts "
+    "of the model that the data does not reach were not proved"
+)
+
 Progress = Callable[[str, int, int], None]
 
 
@@ -100,6 +105,9 @@ class Guard:
             self._weight_only()
         if self.mode is not Mode.WEIGHT_ONLY:
             self._computed()
+        stored = [one for one in self.entries if one.candidate.mode is Mode.WEIGHT_ONLY]
+        if stored and not any(self._acceptable(one) for one in self.entries):
+            self._mend_weights(stored[0])
         best = self._best()
         if best.made is None:
             raise RunError(
@@ -109,12 +117,14 @@ class Guard:
             )
         if self._over() and self.mode is not Mode.WEIGHT_ONLY:
             self.notes.append("the budget ended before everything was tried; `--budget` gives more")
-        best.trial = replace(best.trial, chosen=True)
+        if best.candidate.wishes.bases or best.candidate.wishes.rough:
+            self.notes.append(_DARED)
+        chosen = replace(best.trial, chosen=True)
         back = set(best.candidate.back)
         return Found(
             made=best.made,
-            trial=best.trial,
-            trials=tuple(one.trial for one in self.entries),
+            trial=chosen,
+            trials=tuple(chosen if one is best else one.trial for one in self.entries),
             groups=tuple(replace(one, back=one.group in back) for one in self.errors.values()),
             notes=tuple(self.notes),
             passed=best.trial.passed,
@@ -164,20 +174,25 @@ class Guard:
         )
 
     def _weight_only(self) -> None:
+        """Make the model that is always there, and one that dares more, since data judges."""
         first = self._try(Candidate(name="weight-only", mode=Mode.WEIGHT_ONLY, wishes=self.wishes))
-        if first.made is None or self._over():
+        if first.made is None or not first.trial.passed:
             return
-        if not first.trial.passed:
-            self._mend_weights(first)
-        elif any("fixed basis" in one.reason for one in first.made.weights):
-            wishes = replace(self.wishes, bases=True)
-            name = "weight-only, fixed bases too"
-            second = self._try(Candidate(name=name, mode=Mode.WEIGHT_ONLY, wishes=wishes))
-            if second.trial.passed:
+        reasons = [one.reason for one in first.made.weights if one.scheme is Scheme.FLOAT16]
+        bases = any("fixed basis" in one for one in reasons)
+        rough = any(one.startswith("INT8 would") for one in reasons)
+        for name, wishes, sensible in (
+            ("weight-only, all in INT8", replace(self.wishes, bases=True, rough=True), rough),
+            ("weight-only, fixed bases too", replace(self.wishes, bases=True), bases),
+        ):
+            if not sensible or self._over():
+                continue
+            if self._try(Candidate(name=name, mode=Mode.WEIGHT_ONLY, wishes=wishes)).trial.passed:
                 self.wishes = wishes
+                return
 
     def _mend_weights(self, entry: _Entry) -> None:
-        """Turn the weights whose INT8 costs most into float16."""
+        """Turn the weights whose INT8 costs most into float16; the last resort."""
         if entry.made is None:
             return
         names = [one.name for one in entry.made.weights if one.scheme is Scheme.INT8]
@@ -190,9 +205,7 @@ class Guard:
             name = f"weight-only, {count} of {len(names)} in float16"
             return Candidate(name=name, mode=Mode.WEIGHT_ONLY, wishes=wishes, back=back)
 
-        mended = self._fewest(without, len(order))
-        if mended is not None:
-            self.wishes = mended.candidate.wishes
+        self._fewest(without, len(order))
 
     def _computed(self) -> None:
         """Try what computes in INT8, then mend the fastest that failed."""
@@ -294,6 +307,12 @@ class Guard:
                 low = middle
         return best
 
+    def _acceptable(self, entry: _Entry) -> bool:
+        """Tell whether a model passed and, where it computes in INT8 unasked, is not slower."""
+        speed = entry.trial.speed
+        stored = entry.candidate.mode is Mode.WEIGHT_ONLY or self.mode is not Mode.AUTO
+        return entry.trial.passed and (stored or (speed is not None and not speed.slower))
+
     def _best(self) -> _Entry:
         """Return the fastest that passed and is proved faster; else the smallest that passed.
 
@@ -317,7 +336,8 @@ class Guard:
         if fast:
             return max(fast, key=_worth)
         stored = [one for one in passed if one.candidate.mode is Mode.WEIGHT_ONLY]
-        return min(stored or passed, key=lambda one: one.trial.size_bytes)
+        fair = stored or [one for one in passed if self._acceptable(one)]
+        return min(fair or passed, key=lambda one: one.trial.size_bytes)
 
     def _nothing(self) -> _Entry:
         reason = "; ".join(self.notes) or "it has no products or convolutions with weights"
