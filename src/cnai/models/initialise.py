@@ -35,7 +35,7 @@ class SlicedWeights(Protocol):
         ...
 
 
-_RESIDUAL_OUTPUTS = ("attention.o_proj.weight", "ffn.down_proj.weight")
+_RESIDUAL_OUTPUTS = ("attention.o_proj.weight", "ffn.down_proj.weight", "ffn.experts.down_proj")
 
 
 def initial_weights(shape: DecoderShape, seed: int) -> Weights:

@@ -22,6 +22,8 @@ from cnai.core.shape import DecoderShape
 from cnai.core.spec.sections import Train
 from cnai.models import Decoder, SlicedWeights, Weights, add_adapters
 from cnai.train.compiling import compile_layers
+from cnai.train.context import exchange_positions
+from cnai.train.experts import balance_experts, sparse_parts, spread_experts
 from cnai.train.ranks import Ranks
 from cnai.train.recompute import recompute_layers
 from cnai.train.shards import held_index
@@ -61,6 +63,9 @@ def lay_out(
         if adapters is not None:
             add_adapters(part, adapters)
         split_over_model_axis(part, plan.layout, ranks.mesh["model"])
+        exchange_positions(part, ranks)
+        spread_experts(part, ranks)
+        balance_experts(part, ranks, settings.balance_loss / plan.microbatches)
     _tie(parts)
     if settings.compile:
         compile_layers(parts, plan.layout)
@@ -76,28 +81,52 @@ def shard_over_data_axis(
     """Shard every parameter over the data axis (FSDP2), a group a layer and one for the rest.
 
     Of two data axes, hybrid sharding replicates over the first and shards over the second. In
-    bfloat16 the layers are gathered and computed in it, and gradients are summed in float32. An
-    embedding that two stages of this rank share stays whole: torch shards a parameter for one
-    module only. Source: Zhao et al. 2023, arXiv 2304.11277.
+    bfloat16 the layers are gathered and computed in it, and gradients are summed in float32.
+    Experts that are spread over ranks are shared out thereby and stay as they are. An embedding
+    that two stages of this rank share stays whole: torch shards a parameter for one module only.
+    Source: Zhao et al. 2023, arXiv 2304.11277.
+    """
+    shared = set(parts[0].embedding.parameters()) if _shares_embedding(parts) else set()
+    for part in parts:
+        spread = set[nn.Parameter]()
+        if plan.layout.expert > 1:
+            spread = {one for _, ffn in sparse_parts(part) for one in ffn.experts.parameters()}
+        layers = list(part.layers.values())
+        shard_part(part, layers, plan, ranks, precision=precision, whole=shared | spread)
+
+
+def shard_part(
+    part: nn.Module,
+    layers: Sequence[nn.Module],
+    plan: ParallelPlan,
+    ranks: Ranks,
+    *,
+    precision: str,
+    whole: set[nn.Parameter] | None = None,
+) -> None:
+    """Shard one part: each of its layers, and the rest together.
+
+    Args:
+        whole: Parameters that are not sharded.
     """
     mesh = ranks.mesh[ranks.data_axes]
     policy = MixedPrecisionPolicy()
     if precision == "bfloat16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    shared = set(parts[0].embedding.parameters()) if _shares_embedding(parts) else None
     # A schedule that splits the backward pass looks for the weights before it runs: it misses those
     # that were given up after forward, and their gradients would stay zero.
     give_up = None if not _splits_backward(plan) else False
-    for part in parts:
-        for layer in part.layers.values():
-            fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=give_up)
+    for layer in layers:
         fully_shard(
-            part,
+            layer,
             mesh=mesh,
             mp_policy=policy,
             reshard_after_forward=give_up,
-            ignored_params=shared,
+            ignored_params=whole,
         )
+    fully_shard(
+        part, mesh=mesh, mp_policy=policy, reshard_after_forward=give_up, ignored_params=whole
+    )
 
 
 def _splits_backward(plan: ParallelPlan) -> bool:

@@ -26,7 +26,8 @@ from cnai.models.huggingface import (
     INDEX_FILE,
     WEIGHTS_FILE,
     HuggingFaceWeights,
-    huggingface_name,
+    is_stacked,
+    named_pieces,
     write_json,
     write_tensors,
 )
@@ -55,26 +56,30 @@ def write_packed(
     tensors: dict[str, Tensor] = {}
     for done, name in enumerate(names):
         progress("quantize", done, len(names))
-        tensors |= _stored(name, weights.tensor(name), quantizer)
+        whole = weights.tensor(name)
+        for stored, piece in named_pieces(name, whole, weights.shape):
+            tensors |= _stored(name, stored, piece, quantizer)
     progress("quantize", len(names), len(names))
     write_tensors(folder / WEIGHTS_FILE, tensors)
     config = read_config(weights.folder)
-    write_json(folder / CONFIG_FILE, config | {"quantization_config": _quantization()})
+    write_json(
+        folder / CONFIG_FILE,
+        config | {"quantization_config": _quantization(sparse=weights.shape.experts > 0)},
+    )
     _copy_side_files(weights.folder, folder)
 
 
-def _stored(name: str, weight: Tensor, quantizer: Quantizer) -> dict[str, Tensor]:
-    """Return the tensors that stand for one parameter in the file."""
-    stored = huggingface_name(name)
+def _stored(name: str, stored: str, weight: Tensor, quantizer: Quantizer) -> dict[str, Tensor]:
+    """Return the tensors that stand for one parameter, or one expert's part of it, in the file."""
     if is_quantized(name):
-        return packed_tensors(stored, quantizer(name, weight))
+        return packed_tensors(stored, quantizer(stored if is_stacked(name) else name, weight))
     refuse_non_finite(name, weight)
     return {stored: weight if weight.ndim == 1 else weight.to(torch.bfloat16)}
 
 
 def is_quantized(name: str) -> bool:
-    """Tell whether a parameter becomes INT8: the seven matrices of each layer do."""
-    return name.endswith("_proj.weight")
+    """Tell whether a parameter becomes INT8: the matrices of each layer do, a router does not."""
+    return name.endswith("_proj.weight") or is_stacked(name)
 
 
 def packed_tensors(stored: str, matrix: QuantizedMatrix) -> dict[str, Tensor]:
@@ -95,16 +100,18 @@ def pack(values: Tensor) -> Tensor:
 
 def packed_bytes(shape: DecoderShape) -> int:
     """Return about how many bytes the weights will take on the disk, at most 5 % too few."""
-    matrices = shape.layers * (shape.attention_parameters + shape.ffn_parameters)
+    dense, sparse = shape.layers - shape.sparse_layers, shape.sparse_layers
+    matrices = shape.layers * shape.attention_parameters + dense * shape.ffn_parameters
+    matrices += sparse * shape.experts * shape.expert_parameters
     return matrices + 2 * (shape.parameters - matrices)
 
 
-def _quantization() -> dict[str, Any]:
+def _quantization(*, sparse: bool) -> dict[str, Any]:
     return {
         "quant_method": "compressed-tensors",
         "format": "pack-quantized",
         "quantization_status": "compressed",
-        "ignore": ["lm_head"],
+        "ignore": ["lm_head"] + (["re:.*[.]gate$"] if sparse else []),
         "config_groups": {"group_0": {"targets": ["Linear"], "weights": SCHEME}},
     }
 
