@@ -248,3 +248,26 @@ def test_a_folder_that_transformers_saved_is_read(tmp_path: Path, kind, tied):
     ours, x = load_decoder(tmp_path), tokens(shape)
     with torch.no_grad():
         assert torch.allclose(theirs(x).logits, ours(x), atol=1e-5)
+
+
+def test_a_missing_expert_is_named(tmp_path: Path):
+    save_folder(tmp_path, QWEN3_MOE)
+    file, lost = tmp_path / "model.safetensors", "model.layers.1.mlp.experts.3.up_proj.weight"
+    tensors = load_file(file)
+    del tensors[lost]
+    save_file(tensors, file, metadata={"format": "pt"})
+    with pytest.raises(DataError, match=r"experts\.3\.up_proj"):
+        load_decoder(tmp_path)
+
+
+def test_an_expert_of_another_size_is_refused(tmp_path: Path):
+    save_folder(tmp_path, MIXTRAL)
+    file, wrong = (
+        tmp_path / "model.safetensors",
+        "model.layers.0.block_sparse_moe.experts.1.w2.weight",
+    )
+    tensors = load_file(file)
+    tensors[wrong] = tensors[wrong][:, 1:].contiguous()
+    save_file(tensors, file, metadata={"format": "pt"})
+    with pytest.raises(DataError, match=r"experts\.1\.w2.*\(16, 24\)"):
+        load_decoder(tmp_path)

@@ -243,15 +243,17 @@ def test_experts_are_shared_out_and_the_rest_of_the_layer_is_not():
     assert spread == whole - experts + experts // 4
 
 
-def test_full_sharding_leaves_spread_experts_as_they_are():
+@pytest.mark.parametrize(
+    ("layout", "shards"), [(Layout(data=8, expert=2), 4), (Layout(data=6, expert=2), 1)]
+)
+def test_full_sharding_shares_out_spread_experts_where_the_width_divides(layout, shards):
     request = small(shape=MIXTURE)
-    layout = Layout(data=8, expert=2)
     plain = stage_memory(request, trial(layout, shape=MIXTURE), 0, H100)
     shard = stage_memory(request, trial(layout, shape=MIXTURE, sharding=Sharding.FULL), 0, H100)
     experts = MIXTURE.sparse_layers * MIXTURE.experts * MIXTURE.expert_parameters // 2
     rest = MIXTURE.parameters - 2 * experts
     assert plain.optimizer_bytes == 8 * (rest + experts)
-    assert shard.optimizer_bytes == 8 * (rest // 8 + experts)
+    assert shard.optimizer_bytes == 8 * (-(-rest // layout.data) + experts // shards)
 
 
 def test_the_model_axis_splits_experts_but_no_router():

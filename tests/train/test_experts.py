@@ -63,7 +63,7 @@ def saved(gang, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("plan", ["one", "dp2 sharded", "ep2 over cp2", "ep4"])
+@pytest.mark.parametrize("plan", ["one", "ep2 of dp4 sharded", "ep2 over cp2", "ep4"])
 def test_a_checkpoint_goes_on_in_another_layout(gang, reference, saved, plan, tmp_path):
     others = {"one": plan_of(Layout()), "ep4": plan_of(Layout(data=4, expert=4))}
     shutil.copytree(saved, tmp_path / "again")
@@ -107,7 +107,7 @@ def test_spread_experts_follow_one_process_with_other_settings(gang, train, tmp_
     plan = PLANS["ep2 tp2 with sequence"]
     if "lora" in train:
         plan = replace(plan, layout=replace(plan.layout, split_sequence=False))
-    whole = mixture(tmp_path / "whole", plan_of(Layout()), steps=4, train=train).run(gang)
-    spread = mixture(tmp_path / "spread", plan, steps=4, train=train).run(gang)
-    limit = 0.05 if "precision" in train else 1e-5
+    whole = mixture(tmp_path / "whole", plan_of(Layout()), steps=6, train=train).run(gang)
+    spread = mixture(tmp_path / "spread", plan, steps=6, train=train).run(gang)
+    limit = 0.02 if "precision" in train else 1e-5
     assert losses(spread) == pytest.approx(losses(whole), abs=limit)

@@ -72,6 +72,19 @@ class Layout:
         return self.data * self.context
 
     @property
+    def expert_copies(self) -> int:
+        """Ranks that hold the same experts."""
+        return self.copies // self.expert
+
+    def expert_shards(self, sharding: Sharding, width: int) -> int:
+        """Return over how many of those the numbers of spread experts are shared out.
+
+        Full sharding does so where the model's width divides; else each holds all.
+        """
+        spread = self.expert > 1 and sharding is Sharding.FULL
+        return self.expert_copies if spread and width % self.expert_copies == 0 else 1
+
+    @property
     def ranks(self) -> int:
         """Number of ranks."""
         return self.copies * self.model * self.pipeline

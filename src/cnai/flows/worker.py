@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from cnai.core.batches import BatchReader
@@ -133,7 +132,7 @@ def _parts(
     module, table = built(spec)
     judges_itself = spec.model.loss == "own"
     if plan.layout.pipeline > 1:
-        batch = batch_of(reader.validation(1), torch.device("cpu"), judges_itself=judges_itself)
+        batch = batch_of(reader.validation(1), judges_itself=judges_itself)
         check_flow(module, table, batch.inputs, batch.named, name=spec.model.module or "")
     parts = build_module(module, table, plan, ranks, spec.train)
     task = ModuleTask(

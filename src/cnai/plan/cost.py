@@ -213,7 +213,7 @@ def data_seconds(
     parameters are gathered before forward and again before backward and the gradients scattered;
     only what outlasts the computing is added, and the last scatter. Hybrid sharding does so inside
     its groups, and adds an all-reduce of the scattered gradients between them. Experts that are
-    spread are averaged over the ranks that hold the same ones.
+    spread are averaged, or sharded, over the ranks that hold the same ones.
     """
     size = trial.shards
     if trial.layout.copies == 1:
@@ -223,16 +223,19 @@ def data_seconds(
     latency = machines.device.latency_seconds
     groups, across = trial.layout.copies // size, trial.layout.copies * trial.layout.model
     between = _ring_seconds(2 * FLOAT * parameters / size, groups, machines.link(across), latency)
-    spread = 0.0
-    if experts and trial.layout.copies > trial.layout.expert:
-        copies = trial.layout.copies // trial.layout.expert
-        spread = _ring_seconds(2 * FLOAT * experts, copies, machines.link(across), latency)
+    spread, same = 0.0, trial.layout.expert_copies
+    if experts and same > 1:
+        spread = _ring_seconds(2 * FLOAT * experts, same, machines.link(across), latency)
     if size == 1:
         return between + spread
     link = machines.link(size * trial.layout.model)
     latency *= sum(trial.layers(stage) for stage in stages)
     gather = 2 * _ring_seconds(gathering.element_bytes * parameters, size, link, latency)
     scatter = _ring_seconds(FLOAT * parameters, size, link, latency)
+    if trial.expert_shards(shape.width) > 1:
+        link, spread = machines.link(across), 0.0
+        gather += 2 * _ring_seconds(gathering.element_bytes * experts, same, link, latency)
+        scatter += _ring_seconds(FLOAT * experts, same, link, latency)
     exposed = max(0.0, gather + scatter - gathering.hidden_seconds)
     return trial.microbatches * exposed + scatter + spread + (between if groups > 1 else 0.0)
 

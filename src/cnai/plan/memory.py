@@ -41,7 +41,7 @@ def layer_share(shape: DecoderShape, layer: int, model_size: int, expert_size: i
 
 
 def spread_parameters(shape: DecoderShape, trial: Trial, stage: int) -> int:
-    """Parameters on one rank of experts that are spread; sharding leaves these alone."""
+    """Parameters of spread experts that one rank of a stage holds before sharding."""
     layout = trial.layout
     if layout.expert == 1:
         return 0
@@ -88,9 +88,12 @@ def stage_memory(request: PlanRequest, trial: Trial, stage: int, device: Device)
     spread = spread_parameters(shape, trial, stage)
     table = spread + _whole_table(shape, trial, stage) if full else held
     kept = table + -(-(held - table) // trial.shards)
+    kept -= spread - -(-spread // trial.expert_shards(shape.width))
     changed = kept if request.adapters is None else -(-trained // trial.shards)
     gathered = _gathered_parameters(shape, trial, stage) if full else 0
-    whole = _gathered_gradients(trial, trained - min(spread, trained), min(gathered, trained))
+    if trial.expert_shards(shape.width) == 1:
+        trained -= min(spread, trained)
+    whole = _gathered_gradients(trial, trained, min(gathered, trained))
     return Memory(
         weight_bytes=_weight_bytes(request, kept, gathered, full=full)
         + _expert_copies(request, trial, stage),
@@ -160,7 +163,8 @@ def _expert_copies(request: PlanRequest, trial: Trial, stage: int) -> int:
     held = sum(_split_experts(shape, trial, layer) for layer in range(*trial.cuts[stage]))
     held //= trial.layout.expert
     if trial.shards > 1:
-        return element * held * in_flight(trial, stage) if trial.layout.expert > 1 else 0
+        gathered = trial.layout.expert == 1 or trial.expert_shards(shape.width) > 1
+        return 0 if gathered else element * held * in_flight(trial, stage)
     return element * held * (in_flight(trial, stage) - 1)
 
 
@@ -171,12 +175,13 @@ def _gathered_parameters(shape: DecoderShape, trial: Trial, stage: int) -> int:
     schedule that splits the backward pass keeps all of its layers until the step is over.
     """
     layout = trial.layout
-    size, spread = layout.model, spread_parameters(shape, trial, stage)
+    size, alone = layout.model, trial.expert_shards(shape.width) == 1
+    spread = spread_parameters(shape, trial, stage) if alone else 0
     if layout.pipeline > 1 and schedule_named(trial.schedule).splits_backward:
         return rank_parameters(shape, trial, stage) - spread - _whole_table(shape, trial, stage)
     layer = max(
-        layer_share(shape, one, size if layout.is_split(one) else 1)
-        - (_split_experts(shape, trial, one) if layout.expert > 1 else 0)
+        layer_share(shape, one, size if layout.is_split(one) else 1, layout.expert)
+        - (_split_experts(shape, trial, one) // layout.expert if layout.expert > 1 and alone else 0)
         for one in range(*trial.cuts[stage])
     )
     edges = edge_parameters(shape, trial, stage, size)

@@ -28,6 +28,13 @@ def module_violations(
     request: PlanRequest, facts: ModuleFacts | None, layout: Layout
 ) -> Iterator[Violation]:
     """Yield the rules that a layout of a user's module breaks."""
+    for where, size in ((CONTEXT, layout.context), (EXPERT, layout.expert)):
+        if size > 1:
+            yield Violation(
+                where=where,
+                message=f"`{where}` is {size}, which only a decoder follows",
+                hint=f"set `{where}: 1` and use `{DATA}`",
+            )
     if facts is None:
         yield from _uncounted(layout)
         return

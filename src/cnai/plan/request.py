@@ -109,6 +109,10 @@ class Trial:
         """Ranks over which a parameter is shared out, 1 = none."""
         return self.sharding.ranks(self.layout.copies, self.shard_group)
 
+    def expert_shards(self, width: int) -> int:
+        """Ranks over which the numbers of spread experts are shared out, 1 = none."""
+        return self.layout.expert_shards(self.sharding, width)
+
     def tokens(self, sequence: int) -> int:
         """Tokens of a piece that one rank sees."""
         return self.rows * sequence // self.layout.context

@@ -16,6 +16,9 @@ TARGET = "target"
 """Name of the column of a dataset of dicts against which outputs are held."""
 
 
+_CPU = torch.device("cpu")
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Some rows.
@@ -61,7 +64,7 @@ class Batch:
         )
 
 
-def batch_of(rows: Rows, device: torch.device, *, judges_itself: bool = False) -> Batch:
+def batch_of(rows: Rows, device: torch.device = _CPU, *, judges_itself: bool = False) -> Batch:
     """Turn rows into a batch.
 
     Of packed tokens each predicts its next. Of a tuple the last column is the target, of a dict the

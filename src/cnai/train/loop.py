@@ -151,7 +151,7 @@ class Trainer:
         """
         start = time.perf_counter()
         # What is random in a user's module then depends on the step alone, also after a resume.
-        torch.manual_seed(_seed_of_step(self._job.settings.seed, step, self._ranks.place))
+        _seed_draws(_seed_of_step(self._job.settings.seed, step, self._ranks.place), self._ranks)
         share = self._job.plan.microbatches * self._job.plan.microbatch_rows
         first = self._ranks.place.data * share
         rows = reader.rows(step, first, share)
@@ -257,6 +257,16 @@ class Trainer:
         self._optimizer.step(rate)
         self._optimizer.zero()
         return _update_ratio(self._shards, before) if measure else None
+
+
+def _seed_draws(seed: int, ranks: Ranks) -> None:
+    """Seed what draws on this rank's devices.
+
+    torch.manual_seed would queue a call, with its stack, for a GPU that may never come.
+    """
+    torch.default_generator.manual_seed(seed)
+    if ranks.device.type == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 def _seed_of_step(seed: int, step: int, place: Place) -> int:

@@ -47,7 +47,7 @@ def measure_module(
         with torch.no_grad():
             for first in range(0, row_count(rows), _ROWS_AT_ONCE):
                 some = picked(rows, slice(first, first + _ROWS_AT_ONCE))
-                batch = batch_of(some, torch.device("cpu"), judges_itself=judges_itself)
+                batch = batch_of(some, judges_itself=judges_itself)
                 outputs = module(*batch.inputs, **batch.named)
                 total += float(checked(losses(outputs, batch.target)).double().sum())
                 if has_classes and isinstance(batch.target, Tensor):

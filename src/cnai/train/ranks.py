@@ -53,6 +53,8 @@ class Ranks:
 
     def total(self, values: list[float]) -> list[float]:
         """Sum numbers over all ranks, in float64 so that their order does not show."""
+        if self.layout.ranks == 1:
+            return values
         vector = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(vector)
         return [float(value) for value in vector]
@@ -80,7 +82,7 @@ class Ranks:
         The tokens of the ranks that share the experts out have met there already.
         """
         if self.experts is not None and tensors:
-            if self.layout.copies > self.layout.expert:
+            if self.layout.expert_copies > 1:
                 _all_reduce_flat(tensors, self.experts.get_group("expert_copy"))
             torch._foreach_div_(tensors, self.layout.copies)
 
@@ -106,6 +108,9 @@ def _all_reduce_flat(tensors: list[Tensor], group: dist.ProcessGroup) -> None:
 
     One long message costs far less than many short ones, whose latency adds up.
     """
+    if len(tensors) == 1 and tensors[0].is_contiguous():
+        dist.all_reduce(tensors[0], group=group)
+        return
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     dist.all_reduce(flat, group=group)
     parts = flat.split([tensor.numel() for tensor in tensors])
@@ -179,7 +184,7 @@ def expert_mesh(layout: Layout, device_type: str) -> DeviceMesh | None:
         return None
     axes = {
         "pipeline": layout.pipeline,
-        "expert_copy": layout.copies // layout.expert,
+        "expert_copy": layout.expert_copies,
         "expert": layout.expert,
         "model": layout.model,
     }

@@ -117,7 +117,7 @@ def shards_of(
             parameter,
             nn.Parameter(local_of(parameter.detach())),
             _copies(name, parameter, ranks),
-            not _sharded_axes(parameter).isdisjoint(ranks.data_axes),
+            not _sharded_axes(parameter).isdisjoint((*ranks.data_axes, "expert_copy")),
             _is_partial(name, ranks) if task is None else name in task.summed,
             "expert" in _sharded_axes(parameter),
             "model" in _sharded_axes(parameter),
@@ -134,6 +134,8 @@ def _copies(name: str, parameter: nn.Parameter, ranks: Ranks) -> int:
     whole = prod(size for axis, size in sizes.items() if axis not in sharded)
     if "expert" in sharded:
         whole //= ranks.layout.expert
+    if "expert_copy" in sharded:
+        whole //= ranks.layout.expert_copies
     tied_twice = ranks.tie is not None and name == "embedding.weight"
     return whole * (2 if tied_twice else 1)
 

@@ -16,7 +16,7 @@ from cnai.models.huggingface import HuggingFaceWeights, load_decoder
 from cnai.models.initialise import parameter_sizes
 from cnai.models.packed import unpack
 from models_folder import save_folder
-from models_shapes import QWEN2, QWEN3, TINY, shapes, tokens
+from models_shapes import MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, TINY, shapes, tokens
 
 UNTIED = dataclasses.replace(TINY, tied_head=False)
 ODD = dataclasses.replace(TINY, ffn_width=23)
@@ -54,6 +54,19 @@ def test_the_matrices_of_the_layers_and_nothing_else_become_int8():
     quantized = {name for name in parameter_sizes(UNTIED) if is_quantized(name)}
     assert len(quantized) == 7 * TINY.layers
     assert all(name.startswith("layers.") for name in quantized)
+
+
+@pytest.mark.parametrize("shape", [MIXTRAL, QWEN3_MOE], ids=["mixtral", "qwen3_moe"])
+def test_each_expert_is_rounded_by_itself_and_the_router_is_not(tmp_path: Path, shape):
+    saved = save_folder(tmp_path / "a", shape, stir=True).state_dict()
+    write(tmp_path / "a", tmp_path / "b")
+    loaded = load_decoder(tmp_path / "b").state_dict()
+    name = "layers.1.ffn.experts.down_proj"
+    for expert, weight in enumerate(saved[name]):
+        matrix = quantize_int8(name, weight)
+        assert torch.equal(loaded[name][expert], matrix.values * matrix.scale)
+    router = "layers.1.ffn.router.weight"
+    assert torch.equal(loaded[router], saved[router].bfloat16().float())
 
 
 @pytest.mark.parametrize("shape", [TINY, UNTIED, ODD], ids=["tied", "untied", "odd"])
@@ -126,12 +139,14 @@ def test_packed_weights_of_another_size_are_refused(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "shape", [TINY, UNTIED, ODD, QWEN2, QWEN3], ids=["tied", "untied", "odd", "qwen2", "qwen3"]
+    "shape",
+    [TINY, UNTIED, ODD, QWEN2, QWEN3, MIXTRAL, QWEN3_MOE],
+    ids=["tied", "untied", "odd", "qwen2", "qwen3", "mixtral", "qwen3_moe"],
 )
 def test_transformers_loads_the_packed_model_with_the_same_logits(tmp_path: Path, shape):
     from transformers import AutoModelForCausalLM
 
-    save_folder(tmp_path / "a", shape, stir=shape in (QWEN2, QWEN3))
+    save_folder(tmp_path / "a", shape, stir=shape not in (TINY, UNTIED, ODD))
     write(tmp_path / "a", tmp_path / "b")
     ours, x = load_decoder(tmp_path / "b"), tokens(shape)
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "b")
