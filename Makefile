@@ -8,7 +8,7 @@ RUN    := OMP_WAIT_POLICY=PASSIVE
 .PHONY: help demo test fast check format docs bench bench-train setup services weights clean
 
 help:  ## List the targets.
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: $(VENV)/.run  ## Train, compress and serve a small model on this machine (about 4 minutes).
 	$(RUN) $(BIN)/ai-cli run examples/02-quickstart/run.yaml -y
@@ -44,6 +44,9 @@ bench: $(VENV)/.dev  ## Run every benchmark; prints ratios.
 
 bench-train: $(VENV)/.dev  ## Our training step beside PyTorch by hand, layout by layout (about 3 minutes).
 	$(RUN) $(BIN)/python benchmarks/train_peers.py
+
+bench-compress: $(VENV)/.dev  ## INT8 of real model files, fetched once, beside onnxruntime's own quantizer.
+	$(RUN) $(BIN)/python -W ignore benchmarks/compress.py
 
 setup: $(VENV)/.dev  ## Make the virtual environment with everything for development.
 

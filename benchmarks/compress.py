@@ -18,6 +18,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import chdir
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -119,7 +120,8 @@ def peers_of(case: Case, order: Order, folder: Path) -> dict[str, Any]:
     for name, make in (("ort static", static), ("ort dynamic", dynamic)):
         target = folder / f"{name.replace(' ', '-')}.onnx"
         try:
-            with warnings.catch_warnings():
+            # The peer leaves files in the working folder.
+            with chdir(folder), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 make(case.model, target, list(workshop.calibration))
             runner = prepared.source.same_for(target)

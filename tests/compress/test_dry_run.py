@@ -1,4 +1,5 @@
-from cnai.compress import Mode, Order, Scheme, Wishes, dry_run
+from cnai.compress import Order, Scheme, Wishes, dry_run
+from cnai.compress.guard import Mode
 from graphs_for_tests import numbers, perceptron, saved
 from guard_case import classifier, labelled, written
 

@@ -7,7 +7,8 @@ import onnx
 import onnxruntime
 import pytest
 
-from cnai.compress import Goal, Mode, Order, Wishes, quantize_file
+from cnai.compress import Order, Wishes, quantize_file
+from cnai.compress.guard import Goal, Mode
 from cnai.core.errors import AccuracyError, DataError, SpecError
 from graphs_for_tests import numbers, perceptron, saved
 from guard_case import classifier, labelled, written

@@ -8,17 +8,10 @@ trains. What needs torch is in `compress.decoder`.
 
 from cnai.compress.dry_run import DryRun, dry_run
 from cnai.compress.formats import FILES, Format, recognise
-from cnai.compress.guard import Goal, Mode, Order
+from cnai.compress.guard import Order
 from cnai.compress.manifest import check_whole, read_artifact
 from cnai.compress.quantize_file import quantize_file
-from cnai.compress.report import (
-    CompressionReport,
-    agreement_words,
-    quality_words,
-    report_files,
-    speed_words,
-)
-from cnai.compress.runners import Engine
+from cnai.compress.report import CompressionReport, report_files
 from cnai.compress.target import check_target
 from cnai.compress.weight_only import Scheme, Wishes
 
@@ -26,21 +19,15 @@ __all__ = [
     "FILES",
     "CompressionReport",
     "DryRun",
-    "Engine",
     "Format",
-    "Goal",
-    "Mode",
     "Order",
     "Scheme",
     "Wishes",
-    "agreement_words",
     "check_target",
     "check_whole",
     "dry_run",
-    "quality_words",
     "quantize_file",
     "read_artifact",
     "recognise",
     "report_files",
-    "speed_words",
 ]

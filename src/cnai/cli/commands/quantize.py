@@ -148,7 +148,7 @@ def _file(
 
 
 def _order(max_loss: float, options: dict[str, Any]) -> Order:
-    from cnai.compress import Engine, Goal, Mode, Order
+    from cnai.compress.guard import Engine, Goal, Mode, Order
 
     return Order(
         evaluation=options["evaluation"],
@@ -209,13 +209,8 @@ def _show_plan(out: Output, plan: DryRun) -> None:
 
 
 def _show_report(out: Output, report: CompressionReport) -> None:
-    from cnai.compress import (
-        Scheme,
-        agreement_words,
-        quality_words,
-        report_files,
-        speed_words,
-    )
+    from cnai.compress import Scheme, report_files
+    from cnai.compress.report import agreement_words, quality_words, speed_words
     from cnai.core.units import format_bytes
 
     out.record(report)

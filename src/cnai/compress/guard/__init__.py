@@ -10,9 +10,11 @@ from cnai.compress.guard.order import Order, Prepared, bench_of, check_order, re
 from cnai.compress.guard.search import Found, Guard
 from cnai.compress.guard.trials import GroupError, Mode, Score, Speed, Trial
 from cnai.compress.guard.workshop import Candidate, Made, Workshop
+from cnai.compress.runners import Engine
 
 __all__ = [
     "Candidate",
+    "Engine",
     "Found",
     "Goal",
     "GroupError",
