@@ -20,7 +20,7 @@ from cnai.cli.output import Output
 )
 def verb(out: Output, first: Path, second: Path, *, data: Path | None) -> None:
     """Run two versions of a model on the same inputs: agreement, sizes and speeds."""
-    from cnai.compress import agreement_words
+    from cnai.compress.report import agreement_words
     from cnai.core.units import format_bytes
     from cnai.flows.inspect import compare_models
 
