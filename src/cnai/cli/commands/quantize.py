@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--precision",
-    type=click.Choice(["int8", "fp16"], case_sensitive=False),
+    type=click.Choice(["int8", "fp16", "int4", "fp8", "bf16", "auto"], case_sensitive=False),
     default="int8",
-    help="Number format of the weights.",
+    help="Number format of the weights; files take int8 or fp16. auto: activations too.",
 )
 @click.option(
     "--max-loss",
@@ -52,7 +54,14 @@ if TYPE_CHECKING:
     "--data",
     help="Text to measure a folder on; else the run's own, or `pydocs`.",
 )
-@click.option("--ignore", help="Regular expression; weights whose name it finds stay (files).")
+@click.option("--ignore", help="Regular expression; weights whose name it finds stay.")
+@click.option("--embeddings", is_flag=True, help="Embedding and head become INT8 too (folders).")
+@click.option(
+    "--budget",
+    type=click.FloatRange(0),
+    help="Seconds after which only safe forms are tried (folders).",
+)
+@click.option("--unmeasured", is_flag=True, help="Only round the weights; run nothing (folders).")
 def verb(
     out: Output,
     input_model: Path,
@@ -62,11 +71,16 @@ def verb(
     max_loss: float,
     data: str | None,
     ignore: str | None,
+    **wishes: Any,
 ) -> None:
     """Quantize a model, measure what it lost, and keep it only within the limit."""
     from cnai.compress import FILES, recognise
 
     kind = recognise(input_model)
+    if kind in FILES and precision not in {"int8", "fp16"}:
+        raise click.BadParameter(
+            f"a file becomes int8 or fp16; {precision} is for folders", param_hint="--precision"
+        )
     with screen(out) as listener:
         if kind in FILES:
             from cnai.flows.quantize_file import quantize_graph
@@ -75,15 +89,23 @@ def verb(
                 input_model, output_model, precision=precision, ignore=ignore, listener=listener
             )
         else:
-            from cnai.flows.quantize_folder import quantize_folder
+            from cnai.flows.quantize_folder import FolderOptions, quantize_folder
 
-            artifact = quantize_folder(
-                input_model, output_model, max_loss=max_loss, data=data, listener=listener
+            options = FolderOptions(
+                precision=precision,
+                max_loss=max_loss,
+                data=data,
+                ignore=ignore,
+                embeddings=wishes["embeddings"],
+                budget_s=wishes["budget"],
+                measured=not wishes["unmeasured"],
+                command=shlex.join(["ai-cli", *sys.argv[1:]]),
             )
+            artifact = quantize_folder(input_model, output_model, options, listener)
     if kind in FILES:
         _show_report(out, report)
     else:
-        _show_artifact(out, artifact, precision)
+        _show_artifact(out, artifact)
 
 
 def _show_report(out: Output, report: CompressionReport) -> None:
@@ -114,7 +136,7 @@ def _show_report(out: Output, report: CompressionReport) -> None:
     out.next("less", report_files(Path(report.target))[1])
 
 
-def _show_artifact(out: Output, artifact: Artifact, precision: str) -> None:
+def _show_artifact(out: Output, artifact: Artifact) -> None:
     from cnai.core.units import format_bytes
 
     out.record(artifact)
@@ -124,7 +146,7 @@ def _show_artifact(out: Output, artifact: Artifact, precision: str) -> None:
             ["precision", "size", quality.metric, "loss", "95 % interval", "allowed"],
             [
                 [
-                    precision.upper(),
+                    artifact.precision.upper(),
                     format_bytes(artifact.size_bytes),
                     f"{quality.before:.3f} -> {quality.after:.3f}",
                     f"{quality.relative_loss:+.3%}",
@@ -133,4 +155,11 @@ def _show_artifact(out: Output, artifact: Artifact, precision: str) -> None:
                 ]
             ],
         )
-    out.next("ai-cli serve", artifact.path)
+    else:
+        out.table(
+            ["precision", "size", "perplexity"],
+            [[artifact.precision.upper(), format_bytes(artifact.size_bytes), "not measured"]],
+        )
+    out.next("less", str(Path(artifact.path) / "report.md"))
+    if quality is not None:
+        out.next("ai-cli serve", artifact.path)
