@@ -105,7 +105,7 @@ def verb(
     if kind in FILES:
         _show_report(out, report)
     else:
-        _show_artifact(out, artifact)
+        _show_artifact(out, artifact, output_model)
 
 
 def _show_report(out: Output, report: CompressionReport) -> None:
@@ -136,7 +136,7 @@ def _show_report(out: Output, report: CompressionReport) -> None:
     out.next("less", report_files(Path(report.target))[1])
 
 
-def _show_artifact(out: Output, artifact: Artifact) -> None:
+def _show_artifact(out: Output, artifact: Artifact, place: Path) -> None:
     from cnai.core.units import format_bytes
 
     out.record(artifact)
@@ -160,6 +160,6 @@ def _show_artifact(out: Output, artifact: Artifact) -> None:
             ["precision", "size", "perplexity"],
             [[artifact.precision.upper(), format_bytes(artifact.size_bytes), "not measured"]],
         )
-    out.next("less", str(Path(artifact.path) / "report.md"))
+    out.next("less", place / "report.md")
     if quality is not None:
-        out.next("ai-cli serve", artifact.path)
+        out.next("ai-cli serve", place)

@@ -113,7 +113,9 @@ class Encoder:
         if treatment.form in QUANTIZED:
             after = self._quantize(tensor.name, treatment, row, exact)
         else:
-            plain = exact.astype(DTYPES[_PLAIN.get(treatment.form, tensor.dtype)])
+            with np.errstate(over="ignore"):
+                plain = exact.astype(DTYPES[_PLAIN.get(treatment.form, tensor.dtype)])
+            _refuse_too_large(tensor, plain)
             self._writer.append(tensor.name, plain)
             after = widened(plain[:_SAMPLED_ROWS])
         return exact[: len(after)], after
@@ -150,4 +152,14 @@ def _refuse_broken(tensor: StoredTensor, exact: NDArray[np.float32]) -> None:
             f"{broken} of {exact.size} weights of `{tensor.name}` are infinite or no number",
             where=tensor.name,
             hint="the training diverged or the file is damaged; take an earlier checkpoint",
+        )
+
+
+def _refuse_too_large(tensor: StoredTensor, plain: NDArray[Any]) -> None:
+    """Refuse a number format that turned a number into infinity; only float16 is that narrow."""
+    if plain.dtype == np.float16 and not np.isfinite(plain).all():
+        raise DataError(
+            f"`{tensor.name}` holds numbers that are too large for float16",
+            where=tensor.name,
+            hint="take `--precision BF16`, which holds every number that float32 holds",
         )
