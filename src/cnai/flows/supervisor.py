@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from cnai.cluster.ranks import Order, RankEnded
-from cnai.core.dataset import DatasetManifest
+from cnai.core.dataset import Dataset
 from cnai.core.errors import ClusterError, Interrupted, RunError, error_of
 from cnai.core.events import (
     AttemptStarted,
@@ -80,7 +80,7 @@ class Supervisor:
             self._watch_for.update(event)
         self._attempt = sum(isinstance(e, AttemptStarted) for e in before)
 
-    def supervise(self, manifest: DatasetManifest) -> RunProgress:
+    def supervise(self, manifest: Dataset) -> RunProgress:
         """Start attempts until one reaches the last step."""
         while (done := self._resume_step()) < self._steps:
             self._settle_layout(done)
@@ -142,7 +142,7 @@ class Supervisor:
             self._listener.note(f"{before.layout} -> {change.plan.layout}: {change.reason}")
         self._layouts.check()
 
-    def _start(self, done: int, manifest: DatasetManifest) -> None:
+    def _start(self, done: int, manifest: Dataset) -> None:
         plan = self._layouts.plan
         layout = plan.layout
         for file in (self._run.plan_file, self._run.attempt_plan(self._attempt)):

@@ -23,7 +23,7 @@ PACKED, SCALE, SIZE = "_packed", "_scale", "_shape"
 _READ = "`pack-quantized` (4 or 8 bits), `int-quantized` or `float-quantized` (8 bits)"
 _TOKENS = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token", "dynamic": True}
 _CLASSES = {
-    "Linear": re.compile(r"_proj$|(^|\.)lm_head$"),
+    "Linear": re.compile(r"_proj$|\.w[123]$|(^|\.)lm_head$"),
     "Embedding": re.compile("embed_tokens$"),
 }
 
@@ -134,7 +134,12 @@ def unpack(packed: Tensor, columns: int, *, bits: int) -> Tensor:
 
 
 def matrix(
-    read: Callable[[str], Tensor], stored: str, scheme: PackedScheme | None, *, packed: bool
+    read: Callable[[str], Tensor],
+    stored: str,
+    scheme: PackedScheme | None,
+    *,
+    packed: bool,
+    where: str,
 ) -> Tensor:
     """Return the float32 weight that lies in the file in quantized form.
 
@@ -144,8 +149,21 @@ def matrix(
         packed: Whether the values are packed into int32.
 
     Raises:
-        ValueError: The tensors of the file do not belong together.
+        DataError: The tensors of the file do not belong together.
     """
+    try:
+        return _matrix(read, stored, scheme, packed=packed)
+    except ValueError as error:
+        raise DataError(
+            f"`{stored}` cannot be read: {error}",
+            where=where,
+            hint="the file is damaged; quantize the model again",
+        ) from error
+
+
+def _matrix(
+    read: Callable[[str], Tensor], stored: str, scheme: PackedScheme | None, *, packed: bool
+) -> Tensor:
     if scheme is None:
         raise ValueError("config.json does not say how it is quantized")
     scale = read(stored + SCALE)

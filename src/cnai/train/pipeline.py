@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,8 @@ from torch.distributed.pipelining.schedules import (
 
 from cnai.core.layout import ParallelPlan
 from cnai.core.spec.sections import Train
+from cnai.models import RowLosses
+from cnai.train.batch import Batch
 from cnai.train.objective import Objective
 from cnai.train.ranks import Ranks
 
@@ -27,22 +29,16 @@ Autocast = Callable[[], AbstractContextManager[object]]
 class Engine(Protocol):
     """Runs micro-batches through this rank's part and leaves gradients in its parameters."""
 
-    def run(self, tokens_RU: Tensor) -> float:
-        """Run forward and backward.
-
-        Args:
-            tokens_RU: This data rank's rows, (rows, sequence + 1).
+    def run(self, batch: Batch) -> float:
+        """Run forward and backward over this data rank's rows.
 
         Returns:
             The mean loss over these rows on the last stage, 0 on others.
         """
         ...
 
-    def judge(self, tokens_RU: Tensor) -> Tensor:
-        """Run forward only.
-
-        Args:
-            tokens_RU: As many rows as in a step, (rows, sequence + 1).
+    def judge(self, batch: Batch) -> Tensor:
+        """Run forward only, over as many rows as in a step.
 
         Returns:
             The mean loss of each row (rows), float64, on the last stage; nothing (0) on others.
@@ -61,25 +57,44 @@ class WholeModel:
         self._objective = objective
         self._autocast = autocast
 
-    def run(self, tokens_RU: Tensor) -> float:
+    def run(self, batch: Batch) -> float:
         """Run the micro-batches one after the other."""
-        for index, piece in enumerate(tokens_RU.chunk(self._microbatches)):
+        for index, piece in enumerate(batch.pieces(self._microbatches)):
             if isinstance(self._module, FSDPModule):
                 # Gradients are scattered after every micro-batch, so that none stands whole.
                 self._module.set_is_last_backward(index == self._microbatches - 1)
             with self._autocast():
-                loss = self._objective(self._module(piece[:, :-1]), piece[:, 1:])
+                loss = self._objective(self._module(*piece.inputs, **piece.named), piece.target)
             loss.backward()
         return self._objective.taken()
 
-    def judge(self, tokens_RU: Tensor) -> Tensor:
+    def judge(self, batch: Batch) -> Tensor:
         """Run the micro-batches one after the other, forward only."""
         losses = []
         with torch.no_grad(), judging([self._module], self._objective):
-            for piece in tokens_RU.chunk(self._microbatches):
+            for piece in batch.pieces(self._microbatches):
                 with self._autocast():
-                    losses.append(self._objective(self._module(piece[:, :-1]), piece[:, 1:]))
+                    outputs = self._module(*piece.inputs, **piece.named)
+                    losses.append(self._objective(outputs, piece.target))
         return torch.cat(losses)
+
+
+class QuietStage(PipelineStage):
+    """A stage that leaves no trace when torch runs it once on made-up numbers to learn shapes.
+
+    That pass would count in the running statistics of a user's module, and draw random numbers that
+    a run which was not interrupted does not draw.
+    """
+
+    def _forward_metadata_inference(self, *words: Any, **named: Any) -> Any:
+        buffers = list(self.submod.buffers())
+        before = [buffer.clone() for buffer in buffers]
+        with torch.random.fork_rng():
+            found = super()._forward_metadata_inference(*words, **named)
+        for buffer, value in zip(buffers, before, strict=True):
+            # Past autograd, which still holds what that pass left for its backward.
+            buffer.data.copy_(value)
+        return found
 
 
 class StagesOfPipeline:
@@ -94,8 +109,8 @@ class StagesOfPipeline:
         autocast: Autocast,
     ) -> None:
         place = ranks.place.pipeline
-        stages = [
-            PipelineStage(
+        stages: list[PipelineStage] = [
+            QuietStage(
                 part,
                 stage.index,
                 len(plan.stages),
@@ -110,24 +125,24 @@ class StagesOfPipeline:
         self._objective = objective
         self._autocast = autocast
 
-    def run(self, tokens_RU: Tensor) -> float:
+    def run(self, batch: Batch) -> float:
         """Run the schedule; only the first stage needs inputs, only the last needs targets."""
-        self._flow(self._schedule.step, tokens_RU)
+        self._flow(self._schedule.step, batch)
         return self._objective.taken()
 
-    def judge(self, tokens_RU: Tensor) -> Tensor:
+    def judge(self, batch: Batch) -> Tensor:
         """Run the schedule forward only."""
         with torch.no_grad(), judging(self._parts, self._objective):
-            losses = self._flow(self._schedule.eval, tokens_RU)
+            losses = self._flow(self._schedule.eval, batch)
         return torch.cat(losses) if losses else torch.zeros(0, dtype=torch.float64)
 
-    def _flow(self, run: Callable[..., object], tokens_RU: Tensor) -> list[Tensor]:
+    def _flow(self, run: Callable[..., object], batch: Batch) -> list[Tensor]:
         """Send rows through all stages; return the losses of the micro-batches on the last."""
-        inputs = (tokens_RU[:, :-1],) if self._is_first else ()
-        target = tokens_RU[:, 1:] if self._is_last else None
+        inputs, named = (batch.inputs, batch.named) if self._is_first else ((), {})
+        target = batch.target if self._is_last else None
         losses: list[Tensor] = []
         with self._autocast():
-            run(*inputs, target=target, losses=losses, return_outputs=False)
+            run(*inputs, **named, target=target, losses=losses, return_outputs=False)
         return losses
 
 
@@ -163,10 +178,18 @@ def judging(parts: Sequence[nn.Module], objective: Objective) -> Iterator[None]:
 
 
 def engine_for(
-    parts: Sequence[nn.Module], plan: ParallelPlan, ranks: Ranks, settings: Train
+    parts: Sequence[nn.Module],
+    plan: ParallelPlan,
+    ranks: Ranks,
+    settings: Train,
+    losses: RowLosses | None = None,
 ) -> Engine:
-    """Choose how this rank runs its micro-batches."""
-    objective = Objective(settings.z_loss, plan.microbatches)
+    """Choose how this rank runs its micro-batches.
+
+    Args:
+        losses: Of a user's own module; see `Objective`.
+    """
+    objective = Objective(settings.z_loss, plan.microbatches, losses)
 
     def autocast() -> AbstractContextManager[object]:
         return torch.autocast(

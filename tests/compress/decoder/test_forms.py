@@ -19,7 +19,7 @@ from cnai.core.errors import DataError
 from cnai.models.huggingface import HuggingFaceWeights, load_decoder
 from cnai.models.packed import unpack
 from models_folder import save_folder
-from models_shapes import QWEN2, QWEN3, TINY, tokens
+from models_shapes import MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, TINY, tokens
 
 UNTIED = dataclasses.replace(TINY, tied_head=False)
 ODD = dataclasses.replace(TINY, ffn_width=23)
@@ -71,6 +71,31 @@ def test_the_reader_gives_what_the_channels_were_rounded_to(tmp_path: Path, shap
         assert torch.equal(loaded[name], expected), name
 
 
+@pytest.mark.parametrize("shape", [MIXTRAL, QWEN3_MOE], ids=["mixtral", "qwen3_moe"])
+def test_each_expert_is_rounded_by_itself_and_the_router_is_not(tmp_path: Path, shape):
+    saved = save_folder(tmp_path / "a", shape, stir=True).state_dict()
+    write(tmp_path / "a", tmp_path / "b")
+    loaded = load_decoder(tmp_path / "b").state_dict()
+    name = "layers.1.ffn.experts.down_proj"
+    for expert, weight in enumerate(saved[name]):
+        rounded = quantize_channels(weight.numpy(), (0,)).restored()
+        assert torch.equal(loaded[name][expert], torch.from_numpy(rounded))
+    router = "layers.1.ffn.router.weight"
+    assert torch.equal(loaded[router], saved[router].bfloat16().float())
+
+
+@pytest.mark.parametrize("precision", ["auto", "int4", "fp8"])
+@pytest.mark.parametrize("shape", [MIXTRAL, QWEN3_MOE], ids=["mixtral", "qwen3_moe"])
+def test_the_guard_knows_experts(tmp_path: Path, shape, precision):
+    save_folder(tmp_path / "a", shape, stir=True)
+    guard = Guard(precision=precision, allowed_loss=0.5)
+    artifact = quantize(tmp_path / "a", tmp_path / "b", tokens(shape, rows=4).numpy(), guard=guard)
+    report = json.loads((tmp_path / "b/report.json").read_text())
+    assert artifact.quality.passed
+    experts = {one["form"] for one in report["tensors"] if ".experts." in one["name"]}
+    assert experts <= {"w8a16", "fp8", "bf16"}
+
+
 def test_packed_weights_of_another_size_are_refused(tmp_path: Path):
     save_folder(tmp_path / "a")
     write(tmp_path / "a", tmp_path / "b")
@@ -107,11 +132,11 @@ def test_a_scheme_that_is_not_read_is_refused(tmp_path: Path):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("form", [Form.W8A16, Form.W8A8, Form.W4A16, Form.FP8, Form.BF16])
 @pytest.mark.parametrize(
-    "shape", [TINY, UNTIED, ODD, QWEN2, QWEN3, WIDE],
-    ids=["tied", "untied", "odd", "qwen2", "qwen3", "wide"],
+    "shape", [TINY, UNTIED, ODD, QWEN2, QWEN3, WIDE, MIXTRAL, QWEN3_MOE],
+    ids=["tied", "untied", "odd", "qwen2", "qwen3", "wide", "mixtral", "qwen3_moe"],
 )  # fmt: skip
 def test_transformers_loads_every_form_with_the_same_logits(tmp_path: Path, shape, form):
-    save_folder(tmp_path / "a", shape, stir=shape in (QWEN2, QWEN3))
+    save_folder(tmp_path / "a", shape, stir=shape in (QWEN2, QWEN3, MIXTRAL, QWEN3_MOE))
     write(tmp_path / "a", tmp_path / "b", form)
     assert_same_logits(tmp_path / "b", shape)
 

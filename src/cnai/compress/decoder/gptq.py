@@ -79,9 +79,10 @@ def calibrated(
     short_scales: bool,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, Treatment]:
-    """Round every layer whose inputs a group divides; the decoder holds the new weights after.
+    """Round the layers whose inputs a group divides; the decoder holds the new weights after.
 
-    A layer is calibrated on what the layers before it give once they are rounded.
+    A layer is calibrated on what the layers before it give once they are rounded. Experts, of which
+    each sees other tokens, are left out.
 
     Args:
         rows: Calibration tokens (N, T + 1).
@@ -96,7 +97,11 @@ def calibrated(
         rotary = rotary_table(shape, rows.shape[1] - 1, torch.device("cpu"))
         for done, (index, layer) in enumerate(decoder.layers.items()):
             progress(done, shape.layers)
-            mine = [unit for unit in units_of(shape) if unit.layer == int(index)]
+            mine = [
+                unit
+                for unit in units_of(shape)
+                if unit.layer == int(index) and unit.kind != "experts"
+            ]
             chosen |= _round_layer(decoder, layer, mine, parts, rotary, short_scales=short_scales)
             parts = [layer(x, rotary) for x in parts]
     progress(shape.layers, shape.layers)

@@ -16,7 +16,7 @@ from cnai.compress.decoder.trial import Trial, stored
 from cnai.compress.decoder.units import Unit, units_of
 from cnai.compress.folder.report import UnitReport
 from cnai.compress.folder.treatment import Form, Treatment, group_for
-from cnai.models.huggingface import HuggingFaceWeights, huggingface_name, load_decoder
+from cnai.models.huggingface import HuggingFaceWeights, load_decoder, stored_names
 from cnai.models.initialise import parameter_sizes
 
 RUNGS: dict[str, tuple[tuple[Form, Form], ...]] = {
@@ -79,7 +79,11 @@ class Ladder:
         whole = [
             unit
             for unit in units_of(weights.shape)
-            if all(chosen[huggingface_name(name)].form is not Form.KEPT for name in unit.names)
+            if all(
+                chosen[theirs].form is not Form.KEPT
+                for name in unit.names
+                for theirs in stored_names(name, weights.shape)
+            )
         ]
         self._units = tuple(whole)
         mixed = {
@@ -87,7 +91,7 @@ class Ladder:
         }
         # Fused layers share a form, so one that is to be left alone keeps its whole unit.
         alone = Treatment(form=Form.KEPT, reason="is ignored as asked")
-        self._chosen = {**chosen, **stored(dict.fromkeys(mixed, alone))}
+        self._chosen = {**chosen, **stored(dict.fromkeys(mixed, alone), weights.shape)}
 
     def steps(self, precision: str) -> Iterator[Step]:
         """Yield the steps of a precision."""
@@ -133,8 +137,10 @@ class Ladder:
         reason = "the guard gave it up for accuracy" if form is Form.BF16 else ""
         sizes = parameter_sizes(self._weights.shape)
         made = {}
+        if unit.kind == "experts" and form is Form.W8A8:
+            form = Form.W8A16  # Nothing here rounds the activations of experts, so none are.
         for name in unit.names:
-            group = group_for(sizes[name][1]) if form is Form.W4A16 else None
+            group = group_for(sizes[name][-1]) if form is Form.W4A16 else None
             odd = form is Form.W4A16 and group is None
             made[name] = Treatment(
                 form=Form.W8A16 if odd else form,
@@ -184,7 +190,7 @@ class Ladder:
     def _step(self, order: list[Option] | tuple[Option, ...], count: int) -> Step:
         chosen = dict(self._chosen)
         for index, option in enumerate(order):
-            chosen |= stored(option.small if index < count else option.safe)
+            chosen |= stored(option.small if index < count else option.safe, self._weights.shape)
         form = order[0].form
         what = (
             f"{form} in all layers" if count == len(order) else f"{form} in {count} of {len(order)}"

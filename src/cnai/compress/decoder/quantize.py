@@ -106,18 +106,7 @@ def quantize(
         AccuracyError: Every try lost more than allowed; the best lies beside the target.
     """
     guard = guard or Guard()
-    if guard.precision not in WANTED:
-        raise SpecError(
-            f"no compression makes `{guard.precision}`",
-            where="precision",
-            hint=f"choose one of: {', '.join(WANTED)}",
-        )
-    if not 0 <= guard.allowed_loss < math.inf:
-        raise SpecError(
-            f"an allowed loss of {guard.allowed_loss} makes no sense",
-            where="compress.max_loss",
-            hint="give a share from 0, for instance 0.01 for 1 %",
-        )
+    _check_guard(guard)
     weights, checkpoint = open_source(source), Checkpoint(source)
     _check_rows(rows, weights.shape)
     wish = FolderWish(
@@ -252,6 +241,21 @@ class _Work:
         if len(self._tried) > 1:
             notes.append(f"{len(self._tried)} choices were written and measured on the same rows")
         return tuple(notes)
+
+
+def _check_guard(guard: Guard) -> None:
+    if guard.precision not in WANTED:
+        raise SpecError(
+            f"no compression makes `{guard.precision}`",
+            where="precision",
+            hint=f"choose one of: {', '.join(WANTED)}",
+        )
+    if not 0 <= guard.allowed_loss < math.inf:
+        raise SpecError(
+            f"an allowed loss of {guard.allowed_loss} makes no sense",
+            where="compress.max_loss",
+            hint="give a share from 0, for instance 0.01 for 1 %",
+        )
 
 
 def _check_rows(rows: NDArray[np.int64], shape: DecoderShape) -> None:

@@ -63,6 +63,7 @@ def _reach(trial: Trial, units: tuple[Unit, ...]) -> dict[str, torch.Tensor]:
             unit.names[0].removesuffix(".weight")
         ).register_forward_pre_hook(lambda _module, inputs, name=unit.name: look(name, inputs[0]))
         for unit in units
+        if unit.kind in _NORMS
     ]
     try:
         trial.logits()

@@ -17,8 +17,9 @@ from cnai.compress.folder.dtypes import as_bfloat16
 from cnai.compress.folder.report import Divergence
 from cnai.compress.folder.rounding import quantized_rows, restored_rows
 from cnai.compress.folder.treatment import QUANTIZED, Form, Treatment
+from cnai.core.shape import DecoderShape
 from cnai.models.decoder import Decoder, rotary_table
-from cnai.models.huggingface import HuggingFaceWeights, huggingface_name, load_decoder
+from cnai.models.huggingface import HuggingFaceWeights, load_decoder, stored_names
 from cnai.models.packed import round_inputs
 
 LARGEST_LOGITS = 24_000_000
@@ -123,18 +124,22 @@ class Trial:
         return entering
 
     def _set(self, name: str, value: Tensor, *, rounds_inputs: bool) -> None:
-        module = self.decoder.get_submodule(name.removesuffix(".weight"))
         with torch.no_grad():
             self.decoder.get_parameter(name).copy_(value)
         handle = self._rounding.pop(name, None)
         if handle is not None:
             handle.remove()
         if rounds_inputs:
+            module = self.decoder.get_submodule(name.removesuffix(".weight"))
             self._rounding[name] = round_inputs(module)
 
 
 def treated(exact: Tensor, treatment: Treatment, *, short_scales: bool) -> Tensor:
     """Return the float32 numbers that a runtime computes with after a treatment."""
+    if exact.ndim == 3:
+        # Experts are stacked here, and each is a matrix of its own in the file.
+        each = [treated(one, treatment, short_scales=short_scales) for one in exact]
+        return torch.stack(each)
     values = exact.numpy().astype(np.float32, copy=False)
     if treatment.factor is not None:
         values = values * treatment.factor
@@ -148,6 +153,6 @@ def treated(exact: Tensor, treatment: Treatment, *, short_scales: bool) -> Tenso
     return torch.from_numpy(np.ascontiguousarray(values))
 
 
-def stored(chosen: Mapping[str, Treatment]) -> dict[str, Treatment]:
+def stored(chosen: Mapping[str, Treatment], shape: DecoderShape) -> dict[str, Treatment]:
     """Return the same under the names of the files."""
-    return {huggingface_name(name): one for name, one in chosen.items()}
+    return {theirs: one for name, one in chosen.items() for theirs in stored_names(name, shape)}

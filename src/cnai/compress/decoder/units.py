@@ -6,6 +6,7 @@ one layer; it is what the guard keeps or gives up.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cnai.core.shape import DecoderShape
@@ -16,6 +17,7 @@ _KINDS = {
     "gate_up": ("ffn", ("gate_proj", "up_proj")),
     "down": ("ffn", ("down_proj",)),
 }
+_EXPERTS = ("gate_proj", "up_proj", "down_proj")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,7 @@ class Unit:
 
     Attributes:
         layer: Index of the layer.
-        kind: `qkv`, `o`, `gate_up` or `down`.
+        kind: `qkv`, `o`, `gate_up`, `down`, or `experts` for all experts of a layer.
         names: Our names of the parameters.
     """
 
@@ -40,12 +42,16 @@ class Unit:
 
 def units_of(shape: DecoderShape) -> tuple[Unit, ...]:
     """Return all units of a decoder, by layer."""
-    return tuple(
-        Unit(
-            layer=layer,
-            kind=kind,
-            names=tuple(f"layers.{layer}.{part}.{name}.weight" for name in names),
-        )
-        for layer in range(shape.layers)
-        for kind, (part, names) in _KINDS.items()
-    )
+    return tuple(unit for layer in range(shape.layers) for unit in _of_layer(shape, layer))
+
+
+def _of_layer(shape: DecoderShape, layer: int) -> Iterator[Unit]:
+    for kind, (part, names) in _KINDS.items():
+        if part == "attention" or not shape.is_sparse(layer):
+            stem = f"layers.{layer}.{part}"
+            yield Unit(
+                layer=layer, kind=kind, names=tuple(f"{stem}.{name}.weight" for name in names)
+            )
+    if shape.is_sparse(layer):
+        stem = f"layers.{layer}.ffn.experts"
+        yield Unit(layer=layer, kind="experts", names=tuple(f"{stem}.{name}" for name in _EXPERTS))

@@ -38,6 +38,8 @@ def _quantization(
     ]
     quantized = {module for modules in groups.values() for module in modules}
     ignore = sorted({*floats, *({"lm_head"} - quantized)})
+    if any(one.reason == "chooses the experts" for one in chosen.values()):
+        ignore.append("re:.*[.]gate$")  # Loaders rename the modules of sparse layers.
     alone = len(groups) == 1 and not any("embed" in module for module in quantized)
     described = {
         f"group_{index}": _group(form, group, ["Linear"] if alone else sorted(modules))
