@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +41,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--precision",
-    type=click.Choice(["int8", "fp16"], case_sensitive=False),
+    type=click.Choice(["int8", "fp16", "int4", "fp8", "bf16", "auto"], case_sensitive=False),
     default="int8",
-    help="Number format of the weights.",
+    help="Number format of the weights; files take int8 or fp16. auto: activations too.",
 )
 @click.option(
     "--max-loss",
@@ -97,7 +99,9 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Divides one set of samples.")
 @click.option("--strict", is_flag=True, help="The whole interval of the loss must be allowed.")
-@click.option("--ignore", help="Regular expression; weights whose name it finds stay (files).")
+@click.option("--ignore", help="Regular expression; weights whose name it finds stay.")
+@click.option("--embeddings", is_flag=True, help="Embedding and head become INT8 too (folders).")
+@click.option("--unmeasured", is_flag=True, help="Only round the weights; run nothing (folders).")
 @dry_run_flag
 def verb(
     out: Output,
@@ -115,17 +119,26 @@ def verb(
     from cnai.compress import FILES, recognise
 
     if recognise(input_model) in FILES:
+        _refuse_for_files(options, precision)
         wishes = {"precision": precision, "ignore": ignore}
         _file(out, input_model, output_model, wishes, _order(max_loss, options), dry_run=dry_run)
         return
     _refuse_for_folders(options, dry_run=dry_run)
-    from cnai.flows.quantize_folder import quantize_folder
+    from cnai.flows.quantize_folder import FolderOptions, quantize_folder
 
+    wanted = FolderOptions(
+        precision=precision,
+        max_loss=max_loss,
+        data=data,
+        ignore=ignore,
+        embeddings=options["embeddings"],
+        budget_s=options["budget"],
+        measured=not options["unmeasured"],
+        command=shlex.join(["ai-cli", *sys.argv[1:]]),
+    )
     with screen(out) as listener:
-        artifact = quantize_folder(
-            input_model, output_model, max_loss=max_loss, data=data, listener=listener
-        )
-    _show_artifact(out, artifact, precision)
+        artifact = quantize_folder(input_model, output_model, wanted, listener)
+    _show_artifact(out, artifact, output_model)
 
 
 def _file(
@@ -208,6 +221,17 @@ def _show_plan(out: Output, plan: DryRun) -> None:
     )
 
 
+def _refuse_for_files(options: dict[str, Any], precision: str) -> None:
+    """Say that an option is of folders only, instead of passing over it."""
+    if precision not in {"int8", "fp16"}:
+        raise click.BadParameter(
+            f"a file becomes int8 or fp16; {precision} is for folders", param_hint="--precision"
+        )
+    for name in ("embeddings", "unmeasured"):
+        if options[name]:
+            raise click.BadParameter(f"--{name} is for folders", param_hint=f"--{name}")
+
+
 def _show_report(out: Output, report: CompressionReport) -> None:
     from cnai.compress import Scheme, report_files
     from cnai.compress.report import agreement_words, quality_words, speed_words
@@ -241,7 +265,7 @@ def _show_report(out: Output, report: CompressionReport) -> None:
     out.next("less", report_files(Path(report.target))[1])
 
 
-def _show_artifact(out: Output, artifact: Artifact, precision: str) -> None:
+def _show_artifact(out: Output, artifact: Artifact, place: Path) -> None:
     from cnai.core.units import format_bytes
 
     out.record(artifact)
@@ -251,7 +275,7 @@ def _show_artifact(out: Output, artifact: Artifact, precision: str) -> None:
             ["precision", "size", quality.metric, "loss", "95 % interval", "allowed"],
             [
                 [
-                    precision.upper(),
+                    artifact.precision.upper(),
                     format_bytes(artifact.size_bytes),
                     f"{quality.before:.3f} -> {quality.after:.3f}",
                     f"{quality.relative_loss:+.3%}",
@@ -260,4 +284,11 @@ def _show_artifact(out: Output, artifact: Artifact, precision: str) -> None:
                 ]
             ],
         )
-    out.next("ai-cli serve", artifact.path)
+    else:
+        out.table(
+            ["precision", "size", "perplexity"],
+            [[artifact.precision.upper(), format_bytes(artifact.size_bytes), "not measured"]],
+        )
+    out.next("less", place / "report.md")
+    if quality is not None:
+        out.next("ai-cli serve", place)
