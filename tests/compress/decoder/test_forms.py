@@ -24,6 +24,10 @@ from models_shapes import MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, TINY, tokens
 UNTIED = dataclasses.replace(TINY, tied_head=False)
 ODD = dataclasses.replace(TINY, ffn_width=23)
 WIDE = dataclasses.replace(TINY, width=64, ffn_width=96)
+SHAPES = {
+    "tied": TINY, "untied": UNTIED, "odd": ODD, "qwen2": QWEN2, "qwen3": QWEN3, "wide": WIDE,
+    "mixtral": MIXTRAL, "qwen3_moe": QWEN3_MOE,
+}  # fmt: skip
 UP = "layers.1.ffn.up_proj.weight"
 
 
@@ -130,15 +134,21 @@ def test_a_scheme_that_is_not_read_is_refused(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("form", [Form.W8A16, Form.W8A8, Form.W4A16, Form.FP8, Form.BF16])
 @pytest.mark.parametrize(
-    "shape", [TINY, UNTIED, ODD, QWEN2, QWEN3, WIDE, MIXTRAL, QWEN3_MOE],
-    ids=["tied", "untied", "odd", "qwen2", "qwen3", "wide", "mixtral", "qwen3_moe"],
-)  # fmt: skip
-def test_transformers_loads_every_form_with_the_same_logits(tmp_path: Path, shape, form):
+    ("kind", "form"),
+    [
+        (kind, form)
+        for kind, shape in SHAPES.items()
+        for form in (Form.W8A16, Form.W8A8, Form.W4A16, Form.FP8, Form.BF16)
+        # The guard gives experts no activations in INT8, and transformers loads none.
+        if not (shape.experts and form is Form.W8A8)
+    ],
+)
+def test_transformers_loads_every_form_with_the_same_logits(tmp_path: Path, kind, form):
+    shape = SHAPES[kind]
     save_folder(tmp_path / "a", shape, stir=shape in (QWEN2, QWEN3, MIXTRAL, QWEN3_MOE))
     write(tmp_path / "a", tmp_path / "b", form)
-    assert_same_logits(tmp_path / "b", shape)
+    assert_same_logits(tmp_path / "b", shape, rounds_inputs=form is Form.W8A8)
 
 
 @pytest.mark.slow
@@ -149,7 +159,7 @@ def test_transformers_loads_mixed_forms_with_the_same_logits(tmp_path: Path, pre
     rows = tokens(WIDE, rows=6).numpy()
     guard = Guard(precision=precision, allowed_loss=0.01 if precision == "auto" else 0.1)
     quantize(tmp_path / "a", tmp_path / "b", rows, guard=guard)
-    assert_same_logits(tmp_path / "b", WIDE)
+    assert_same_logits(tmp_path / "b", WIDE, rounds_inputs=precision == "auto")
 
 
 def test_activations_are_rounded_where_the_config_says_so(tmp_path: Path):
@@ -163,10 +173,13 @@ def test_activations_are_rounded_where_the_config_says_so(tmp_path: Path):
         assert not torch.equal(both(tokens(TINY)), weights(tokens(TINY)))
 
 
-def assert_same_logits(folder: Path, shape) -> None:
+def assert_same_logits(folder: Path, shape, *, rounds_inputs: bool) -> None:
+    """Compare; an activation halfway between two whole numbers may be rounded either way."""
     from transformers import AutoModelForCausalLM
 
     ours, x = load_decoder(folder), tokens(shape)
     theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     with torch.no_grad():
-        assert torch.allclose(theirs(x).logits, ours(x), atol=1e-4)
+        change = (theirs(x).logits - ours(x)).abs()
+    assert change.mean() < (2e-3 if rounds_inputs else 1e-5)
+    assert change.max() < (0.05 if rounds_inputs else 1e-4)
