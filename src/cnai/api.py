@@ -170,7 +170,7 @@ def diagnose(run_folder: Path | str) -> Diagnosis:
     """Find where a run broke, why, and the repair."""
     from cnai.flows.diagnose import diagnose as find
 
-    return find(RunFolder.existing(Path(run_folder)))
+    return find((RunFolder.existing(Path(run_folder)).root,))
 
 
 def _at_its_size(chosen: RunSpec, *, fresh: bool) -> RunSpec:

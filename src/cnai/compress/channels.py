@@ -92,8 +92,11 @@ def typical_error(
     Args:
         axes: The axes that count output channels; the others count inputs.
     """
-    change = np.square(after.astype(np.float32) - before.astype(np.float32))
-    square = np.square(before.astype(np.float32))
+    # Divided by the largest number, since the square of a huge one would be infinite.
+    peak = np.float32(max(float(np.abs(before).max(initial=0)), _SMALLEST_SCALE))
+    exact = before.astype(np.float32) / peak
+    change = np.square(after.astype(np.float32) / peak - exact)
+    square = np.square(exact)
     outputs = tuple(axes)
     norms, errors = square.sum(axis=outputs).reshape(-1), change.sum(axis=outputs).reshape(-1)
     alive = norms > 0

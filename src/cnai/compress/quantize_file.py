@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnai.compress.agreement import Agreement, agreement_of
+from cnai.compress.contents import size_of
 from cnai.compress.formats import Format, ModelFile, open_model, recognise
+from cnai.compress.formats.saved_model import FILE
 from cnai.compress.guard import (
     Found,
     Guard,
@@ -38,10 +40,13 @@ from cnai.compress.target import check_target_file, claimed
 from cnai.compress.weight_only import Scheme, WeightReport, Wishes, shrink
 from cnai.core.clock import Clock, SystemClock
 from cnai.core.errors import AccuracyError, RunError, SpecError
-from cnai.core.files import PARTIAL, saving, sha256_of, sync_folder
+from cnai.core.files import PARTIAL, publish_folder, saving, sha256_of, sync_folder
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, what is done of it, and how much there is."""
+
+
+_NOT_RUN = {Format.SAVED_MODEL, Format.GGUF}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +97,7 @@ def quantize_file(
     """Make a model file smaller, and faster where data proves that it may be.
 
     Args:
-        source: A frozen TensorFlow graph or an ONNX model.
+        source: A frozen TensorFlow graph, a SavedModel, an ONNX model or a GGUF file.
         target: The file to write; `<target>.report.json` and `.report.md` appear beside it.
         wishes: What the weights should become; None = INT8.
         order: How the loss is measured, and what is tried; None = weight-only, not measured.
@@ -142,13 +147,14 @@ def _report(
 ) -> CompressionReport:
     found = result.found
     trial = found.trial if found else None
+    made = result.path
     return CompressionReport(
         source=str(job.source),
         target=str(target),
         format=kind,
         precision=str(job.wishes.scheme),
-        before_bytes=_size(job.source),
-        after_bytes=_size(result.path),
+        before_bytes=size_of(job.source),
+        after_bytes=size_of(made),
         weights=result.weights,
         weight_cosine=_weight_cosine(result.weights),
         agreement=result.agreement,
@@ -156,7 +162,7 @@ def _report(
         notes=(*result.notes, *_notes(result.weights, trial)),
         seconds=seconds,
         command=job.command,
-        sha256=sha256_of(result.path),
+        sha256=sha256_of(made / FILE if made.is_dir() else made),
         mode=trial.mode if trial else Mode.WEIGHT_ONLY,
         speed=trial.speed if trial else None,
         trials=found.trials if found else (),
@@ -166,7 +172,7 @@ def _report(
 
 def _unmeasured(job: Job, kind: Format, folder: Path, progress: Progress) -> _Result:
     """Make the weights smaller without data."""
-    model = open_model(job.source)
+    model = open_model(job.source, job.target)
     weights = shrink(model, job.wishes, lambda done, of: progress("quantize", done, of))
     _require_gain(model, weights, job.source)
     made = folder / "model" / job.target.name
@@ -207,12 +213,6 @@ def _free_name(target: Path) -> Path:
     raise AssertionError
 
 
-def _size(path: Path) -> int:
-    """Return the bytes of a model file and of the file of weights beside it."""
-    beside = path.with_name(f"{path.name}.data")
-    return path.stat().st_size + (beside.stat().st_size if beside.is_file() else 0)
-
-
 def _require_gain(model: ModelFile, weights: tuple[WeightReport, ...], source: Path) -> None:
     if any(one.scheme is not Scheme.KEPT for one in weights):
         return
@@ -238,6 +238,8 @@ def _weight_cosine(weights: tuple[WeightReport, ...]) -> float:
 
 def _agreement(kind: Format, job: Job, made: Path) -> tuple[Agreement | None, list[str]]:
     """Run both models on made-up inputs, as far as they can be run."""
+    if kind in _NOT_RUN:
+        return None, [f"outputs were not compared: no runtime is asked for {kind} models yet"]
     try:
         before = open_runner(kind, job.source, engine=job.order.engine, outputs=job.order.outputs)
         if before is None:
@@ -329,4 +331,8 @@ def _publish(folder: Path, name: str, target: Path) -> None:
         for report in report_files(target):
             report.unlink(missing_ok=True)
         for file in sorted(folder.iterdir(), key=lambda one: one.name == name):
-            file.replace(target.with_name(target.name + file.name.removeprefix(name)))
+            place = target.with_name(target.name + file.name.removeprefix(name))
+            if file.is_dir():
+                publish_folder(file, place)
+            else:
+                file.replace(place)

@@ -22,6 +22,7 @@ from cnai.core.records import convert, decode
 from cnai.core.runfolder import RunFolder
 from cnai.core.shape import DecoderShape
 from cnai.core.spec import RunSpec
+from cnai.flows.balancing import rows_of
 from cnai.flows.data import reader_of
 from cnai.flows.folder import spec_of
 from cnai.flows.model import base_of, first_weights
@@ -29,6 +30,7 @@ from cnai.flows.module import built, losses_of
 from cnai.flows.shape import shape_of, steps_of
 from cnai.flows.worker_order import WorkerOrder
 from cnai.models.user_module import check_flow
+from cnai.train.agreement import kept_buffers
 from cnai.train.batch import batch_of
 from cnai.train.build import build_decoder
 from cnai.train.checkpoint import Checkpoints
@@ -46,11 +48,12 @@ def train_rank(context: RankContext) -> int:
         The exit code of the process. A CnaiError is left as an event, so that the flow can show it
         as its own; anything else is a traceback in the rank's log.
     """
+    start = time.monotonic()
     order = convert(WorkerOrder, context.payload, where="order")
     run = RunFolder(Path(order.run))
     with run.writer(f"rank-{context.rank}") as writer:
         try:
-            _train(context, order, run, writer.write)
+            _train(context, order, run, writer.write, start)
         except CnaiError as error:
             writer.write(
                 RankFailed(
@@ -69,7 +72,11 @@ def train_rank(context: RankContext) -> int:
 
 
 def _train(
-    context: RankContext, order: WorkerOrder, run: RunFolder, record: Callable[..., None]
+    context: RankContext,
+    order: WorkerOrder,
+    run: RunFolder,
+    record: Callable[..., None],
+    start: float,
 ) -> None:
     spec = spec_of(run)
     plan_file = run.attempt_plan(context.attempt)
@@ -95,7 +102,9 @@ def _train(
     reader = reader_of(order.dataset, spec)
     with membership as ranks:
         parts, task = _parts(spec, shape, plan, ranks, reader)
-        trainer = Trainer(job, ranks, parts, task)
+        # Running statistics are means over ranks, which count only while their rows are even.
+        balancer = None if kept_buffers(parts) else rows_of(spec, plan)
+        trainer = Trainer(job, ranks, parts, task, balancer)
         record(
             RankReady(
                 time_unix=time.time(),
@@ -106,6 +115,7 @@ def _train(
                 parameters=trainer.parameters,
                 trainable=trainer.trainable,
                 frozen=trainer.frozen,
+                seconds=time.monotonic() - start,
             )
         )
         checkpoints = Checkpoints(

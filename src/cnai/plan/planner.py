@@ -228,6 +228,34 @@ def _candidate(
     return Candidate(plan=plan, usable_bytes=usable, rejected=rejected)
 
 
+def with_cuts(
+    request: PlanRequest, fleet: Fleet, plan: ParallelPlan, cuts: Cuts
+) -> ParallelPlan | None:
+    """Return a plan with its layers cut into stages at other places; None = it does not fit.
+
+    Args:
+        request: What was asked when the plan was made.
+        plan: Gives everything but the cuts.
+        cuts: First and end layer of each stage.
+    """
+    layout, shape = plan.layout, request.shape
+    if shape is None:
+        return None
+    costs = layer_costs(shape, request.sequence, layout.model, layout.split_layer)
+    trial = Trial(
+        layout=layout,
+        cuts=cuts,
+        microbatches=plan.microbatches,
+        rows=plan.microbatch_rows,
+        schedule=plan.schedule,
+        sharding=plan.sharding,
+        shard_group=plan.shard_group,
+    )
+    stage_costs = tuple(sum(costs[first:end]) for first, end in cuts)
+    found = _candidate(request, Machines.of(fleet), trial, stage_costs)
+    return replace(found.plan, reasons=plan.reasons) if found.rejected is None else None
+
+
 def _parameters(request: PlanRequest, trial: Trial, stage: int) -> int:
     if request.module is not None:
         return module_stage(request.module, trial, stage).held(1)

@@ -37,10 +37,10 @@ class Batch:
     rows: int
     tokens_a_row: int = 1
 
-    def pieces(self, count: int) -> list[Batch]:
-        """Cut into equal pieces of consecutive rows."""
-        size = self.rows // count
-        return [self._between(first, first + size) for first in range(0, self.rows, size)]
+    def pieces(self, rows: int) -> list[Batch]:
+        """Cut into pieces of so many consecutive rows; the last may have fewer."""
+        firsts = range(0, self.rows, rows)
+        return [self._between(first, min(first + rows, self.rows)) for first in firsts]
 
     def positions(self, index: int, count: int) -> Batch:
         """Return slice `index` of `count` along the positions; only rows of tokens have them."""

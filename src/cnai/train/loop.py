@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from cnai.core.balance import Balancer, Move
 from cnai.core.batches import BatchReader
 from cnai.core.errors import RunError
-from cnai.core.events import EvaluationDone, StepDone
+from cnai.core.events import EvaluationDone, Rebalanced, StepDone
 from cnai.core.layout import ParallelPlan, Place, Sharding
 from cnai.core.spec.sections import Train
 from cnai.train.agreement import check_whole_gradients, kept_buffers, share_buffers
@@ -33,6 +34,8 @@ from cnai.train.optimizer import Optimizer, learning_rate
 from cnai.train.pipeline import engine_for
 from cnai.train.ranks import Ranks
 from cnai.train.shards import Shard, local_of, shards_of, squared_norm
+from cnai.train.sharing import RowShares
+from cnai.train.stopwatch import Stopwatch
 
 _LAYER = re.compile(r"\.\d+\.")
 
@@ -69,7 +72,11 @@ class StopRequest:
 
 
 class Trainer:
-    """One rank's state between steps: its parts of the model and of the optimizer."""
+    """One rank's state between steps: its parts of the model and of the optimizer.
+
+    Args:
+        balancer: Shares the rows out over the data ranks; None = evenly, always.
+    """
 
     def __init__(
         self,
@@ -77,6 +84,7 @@ class Trainer:
         ranks: Ranks,
         parts: Sequence[nn.Module],
         task: ModuleTask | None = None,
+        balancer: Balancer | None = None,
     ) -> None:
         if job.settings.deterministic:
             make_deterministic()
@@ -88,7 +96,10 @@ class Trainer:
         self._optimizer = Optimizer(self._shards, job.settings)
         self._parts = tuple(parts)
         losses = task.losses if task else None
-        self._engine = engine_for(parts, job.plan, ranks, job.settings, losses)
+        self._watch = Stopwatch(ranks.device)
+        self._engine = engine_for(parts, job.plan, ranks, job.settings, self._watch, losses)
+        self._shares = RowShares(job.plan, ranks.place, balancer)
+        self._move: Move | None = None
         self._evaluation = Evaluation(
             job.plan,
             ranks,
@@ -99,8 +110,7 @@ class Trainer:
         self._noise: NoiseScale | None = None
         layout = ranks.layout
         if layout.data > 1 and layout.expert == 1 and job.plan.sharding is Sharding.NONE:
-            batch = job.plan.global_batch
-            self._noise = NoiseScale(batch // layout.data, batch)
+            self._noise = NoiseScale(self._shares.typical_rows, job.plan.global_batch)
 
     @property
     def parameters(self) -> int:
@@ -152,17 +162,20 @@ class Trainer:
         start = time.perf_counter()
         # What is random in a user's module then depends on the step alone, also after a resume.
         _seed_draws(_seed_of_step(self._job.settings.seed, step, self._ranks.place), self._ranks)
-        share = self._job.plan.microbatches * self._job.plan.microbatch_rows
-        first = self._ranks.place.data * share
+        first, share = self._shares.first, self._shares.count
         rows = reader.rows(step, first, share)
         if step + 1 < self._job.steps:
             reader.prefetch(step + 1, first, share)
         batch = batch_of(rows, self._ranks.device, judges_itself=self._judges_itself)
         waited = time.perf_counter() - start
         place, layout = self._ranks.place, self._ranks.layout
+        self._watch.taken()  # of an evaluation before
         loss = self._engine.run(batch.positions(place.context, layout.context))
         own_square = self._reduce_gradients()
-        loss, norm, small_square, stopping = self._agree(loss, own_square, stop=stop)
+        seconds = self._watch.taken()
+        message = self._shares.message(time.perf_counter() - start, seconds)
+        loss, norm, small_square, stopping, heard = self._agree(loss, own_square, stop, message)
+        agreed = time.perf_counter() - start
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise RunError(
                 f"loss {loss:g} with gradient norm {norm:g} at step {step + 1}",
@@ -185,8 +198,30 @@ class Trainer:
             step_seconds=time.perf_counter() - start,
             data_wait_seconds=waited,
             noise_scale=self._noise.add(small_square, norm**2) if self._noise else None,
+            rows=share,
+            stage_seconds=tuple(seconds[stage] for stage in sorted(seconds)),
+            wait_seconds=max(0.0, agreed - waited - sum(seconds.values())),
         )
+        self._move = self._shares.decide(step + 1, heard)
+        if self._noise:
+            self._noise.small = self._shares.typical_rows
         return record, stopping
+
+    def moved(self, step: int) -> Rebalanced | None:
+        """Return how the step shared the rows out anew for those that follow; None = as before."""
+        if self._move is None:
+            return None
+        return Rebalanced(
+            time_unix=time.time(),
+            attempt=self._job.attempt,
+            step=step,
+            moved="rows",
+            before=self._move.before,
+            after=self._move.after,
+            gain=self._move.gain,
+            reason=self._move.reason,
+            is_rollback=self._move.is_rollback,
+        )
 
     def evaluates_after(self, done: int) -> bool:
         """Tell whether the model is measured on validation rows after so many steps."""
@@ -218,7 +253,7 @@ class Trainer:
         if self._noise:
             # The rows of a data rank are shared out over the context axis.
             self._ranks.average_over_context(whole)
-            own = self._square()
+            own = self._square() * self._shares.own_scale**2
         self._ranks.average(whole)
         self._ranks.average_experts([s.local_gradient() for s in copied if s.is_expert])
         return own
@@ -235,14 +270,13 @@ class Trainer:
         )
 
     def _agree(
-        self, loss: float, own_square: float, *, stop: bool
-    ) -> tuple[float, float, float, bool]:
-        """Share loss, gradient norms and wish to stop over all ranks in one message."""
+        self, loss: float, own_square: float, stop: bool, more: list[float]
+    ) -> tuple[float, float, float, bool, list[float]]:
+        """Share loss, gradient norms, wish to stop and speeds over all ranks in one message."""
         layout = self._ranks.layout
-        total_loss, total_square, small_square, stops = self._ranks.total(
-            [loss / (layout.copies * layout.model), self._square(), own_square, float(stop)]
-        )
-        return total_loss, math.sqrt(total_square), small_square, stops > 0
+        own = [loss / (layout.copies * layout.model), self._square(), own_square, float(stop)]
+        total_loss, total_square, small_square, stops, *heard = self._ranks.total([*own, *more])
+        return total_loss, math.sqrt(total_square), small_square, stops > 0, heard
 
     def _measures(self, step: int) -> bool:
         every = self._job.update_ratio_every
@@ -307,6 +341,9 @@ def train(
             event, stopping = trainer.step(done, reader, stop=stop.asked)
             done += 1
             record(event)
+            moved = trainer.moved(done)
+            if moved is not None and event.rank == 0:
+                record(moved)
             checkpoints.check()
             last = stopping or done == job.steps
             if trainer.evaluates_after(done):

@@ -16,14 +16,20 @@ class Objective:
 
     Args:
         z_weight: Weight of the squared log-partition; it is minimised, but not reported.
-        pieces: Micro-batches whose losses are averaged.
+        pieces: Micro-batches of an even share of the batch. Every one counts with one of so many
+            parts, also where a rank takes more or fewer, so that the average over the data ranks is
+            that over all rows.
+        piece_rows: Rows of a micro-batch; a smaller one counts less.
         losses: Of a user's own module, from outputs and target to the loss of each row; None = the
             outputs are logits of tokens.
     """
 
-    def __init__(self, z_weight: float, pieces: int, losses: RowLosses | None = None) -> None:
+    def __init__(
+        self, z_weight: float, pieces: int, piece_rows: int, losses: RowLosses | None = None
+    ) -> None:
         self._z_weight = z_weight
         self._pieces = pieces
+        self._piece_rows = piece_rows
         self._losses = losses
         self._reported: list[Tensor] = []
         self.judging = False
@@ -34,23 +40,28 @@ class Objective:
             rows = checked(self._losses(outputs, target))
             if self.judging:
                 return rows.double()
-            minimised = reported = rows.mean()
+            count, minimised = len(rows), rows.mean()
+            reported = minimised
         elif target is None:
             raise RuntimeError("logits of tokens are judged against targets")
         elif self.judging:
             return token_losses(outputs, target).double().mean(dim=1)
         else:
+            count = len(target)
             minimised, reported = training_loss(outputs, target, self._z_weight)
+        if count != self._piece_rows:
+            share = count / self._piece_rows
+            minimised, reported = share * minimised, share * reported
         self._reported.append(reported.detach())
         return minimised / self._pieces
 
-    def taken(self) -> float:
-        """Return the mean loss of the last step, 0 when there was no micro-batch.
+    def taken(self, pieces: int) -> float:
+        """Return the part of the last step's loss that so many micro-batches make, 0 for none.
 
         A pipeline schedule calls the loss once more, on numbers that mean nothing, to learn shapes
         before its first step; only the calls of the step itself count.
         """
-        losses, self._reported = self._reported[-self._pieces :], []
+        losses, self._reported = self._reported[-pieces:], []
         return float(torch.stack(losses).sum()) / self._pieces if losses else 0.0
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cnai.core.adapters import Adapters
+from cnai.core.spec.balance_section import Balance
 from cnai.core.spec.model_section import Model
 from cnai.core.spec.parallel_section import Parallel
 from cnai.core.spec.section import FUNCTION, LARGEST_INT, Fraction, Positive, Section
@@ -124,6 +125,7 @@ class Train(Section):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the initial weights and of the order of the data."""
     lora: Lora = Lora()
+    balance: Balance = Balance()
     max_restarts: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 3
     """How often a run may be started again after it lost a rank."""
     timeout_seconds: Positive = 300
