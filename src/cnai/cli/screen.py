@@ -207,7 +207,7 @@ def training_picture(progress: RunProgress) -> RenderableType:
 
 
 def _ranks_table(rows: Sequence[RankRow]) -> RenderableType:
-    """Draw a line a rank; what it computes and waits only where that is known."""
+    """Draw a line a rank; what it computes and waits where known, narrow enough for both."""
     from rich.table import Table
 
     known = any(row.compute_seconds is not None for row in rows)

@@ -22,7 +22,14 @@ from cnai.core.records import decode
 from cnai.core.shape import DecoderShape
 from cnai.models.decoder import Decoder
 from cnai.models.initialise import fill, parameter_sizes
-from cnai.models.packed import PACKED, SCALE, SIZE, is_packed, unpack
+from cnai.models.packed import (
+    PACKED,
+    SCALE,
+    PackedScheme,
+    matrix,
+    packing_of,
+    round_inputs,
+)
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -106,7 +113,7 @@ def named_pieces(name: str, tensor: Tensor, shape: DecoderShape) -> Iterator[tup
 class HuggingFaceWeights:
     """The parameters of a model folder, read one by one when they are asked for.
 
-    Plain weights may be float32, bfloat16 or float16; packed INT8 ones are dequantized.
+    Plain weights may be float32, bfloat16 or float16; quantized ones are turned back into floats.
 
     Args:
         folder: The folder.
@@ -121,7 +128,8 @@ class HuggingFaceWeights:
         config = read_config(folder)
         where = str(folder / CONFIG_FILE)
         self.shape = shape_of(config, where=where, sequence=sequence)
-        self.packed = is_packed(config, where=where)
+        self._packing = packing_of(config, where=where)
+        self.packed = self._packing is not None
         self._sizes = parameter_sizes(self.shape)
         self._files = tensor_files(folder)
 
@@ -169,14 +177,14 @@ class HuggingFaceWeights:
 
     def _whole(self, name: str, stored: str) -> Tensor:
         """Read one stored tensor of a parameter."""
-        tensor = self._unpacked(stored) if stored + PACKED in self._files else self._read(stored)
+        tensor = self._restored(stored) if self._is_quantized(stored) else self._read(stored)
         kind, is_float = str(tensor.dtype), tensor.is_floating_point()
         self._check(name, stored, kind, tensor.shape, is_float=is_float)
         return tensor.float()
 
     def _slice(self, name: str, stored: str, index: tuple[slice, ...]) -> Tensor:
         """Read a part of one stored tensor of a parameter."""
-        if stored + PACKED in self._files:
+        if self._is_quantized(stored):
             return self._whole(name, stored)[index]
         with self._opened(stored) as file:
             lazy = file.get_slice(stored)
@@ -201,17 +209,22 @@ class HuggingFaceWeights:
                 hint="config.json and the weights belong to different models; fetch both again",
             )
 
-    def _unpacked(self, stored: str) -> Tensor:
-        rows, columns = (int(size) for size in self._read(stored + SIZE))
-        packed, scale = self._read(stored + PACKED), self._read(stored + SCALE)
-        if packed.dtype != torch.int32 or packed.shape != (rows, -(-columns // 4)):
-            raise DataError(
-                f"`{stored + PACKED}` is {packed.dtype} of {tuple(packed.shape)}, which does not "
-                f"hold INT8 of {(rows, columns)}",
-                where=str(self.folder),
-                hint="the file is damaged; quantize the model again",
-            )
-        return unpack(packed, scale, columns)
+    def rounds_inputs(self, name: str) -> bool:
+        """Tell whether the activations that meet a parameter are to be rounded to INT8."""
+        scheme = self._scheme(stored_names(self._held(name), self.shape)[0])
+        return scheme is not None and scheme.rounds_inputs
+
+    def _scheme(self, stored: str) -> PackedScheme | None:
+        module = stored.removesuffix(".weight")
+        return self._packing.scheme(module) if self._packing is not None else None
+
+    def _is_quantized(self, stored: str) -> bool:
+        return self.packed and stored + SCALE in self._files
+
+    def _restored(self, stored: str) -> Tensor:
+        packed = stored + PACKED in self._files
+        where = str(self.folder)
+        return matrix(self._read, stored, self._scheme(stored), packed=packed, where=where)
 
     def _read(self, stored: str) -> Tensor:
         with self._opened(stored) as file:
@@ -274,7 +287,9 @@ def _damaged(file: Path, error: Exception) -> DataError:
 
 
 def load_decoder(folder: Path) -> Decoder:
-    """Load a plain or packed folder as a float32 decoder on the CPU, in evaluation mode.
+    """Load a plain or quantized folder as a float32 decoder on the CPU, in evaluation mode.
+
+    Where the folder says so, activations are rounded to INT8, as its runtimes do.
 
     Raises:
         DataError: The folder holds no model that is read, or is damaged.
@@ -285,6 +300,9 @@ def load_decoder(folder: Path) -> Decoder:
     decoder.to_empty(device="cpu")
     decoder.tie_head()
     fill(decoder, weights.tensor)
+    for name in parameter_sizes(weights.shape):
+        if not is_stacked(name) and weights.rounds_inputs(name):
+            round_inputs(decoder.get_submodule(name.removesuffix(".weight")))
     return decoder.eval()
 
 
