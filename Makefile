@@ -4,11 +4,12 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUN    := OMP_WAIT_POLICY=PASSIVE
+PREDICTIONS ?= diagnose-predictions.jsonl
 
-.PHONY: help demo test fast check format docs bench setup services weights clean
+.PHONY: help demo test fast check format docs bench bench-train bench-compress bench-diagnose setup services weights clean
 
 help:  ## List the targets.
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: $(VENV)/.run  ## Train, compress and serve a small model on this machine (about 4 minutes).
 	$(RUN) $(BIN)/ai-cli run examples/02-quickstart/run.yaml -y
@@ -38,9 +39,22 @@ docs: $(VENV)/.dev  ## Build the documentation into site/.
 bench: $(VENV)/.dev  ## Run every benchmark; prints ratios.
 	$(RUN) $(BIN)/python benchmarks/train_layouts.py
 	$(RUN) $(BIN)/python benchmarks/checkpoint_block.py
+	$(RUN) $(BIN)/python benchmarks/balance.py
+	$(RUN) $(BIN)/python benchmarks/communication.py
 	$(RUN) $(BIN)/python benchmarks/serve_cost.py
 	$(RUN) $(BIN)/ai-cli run examples/02-quickstart/run.yaml -y -q
 	$(RUN) $(BIN)/python benchmarks/int8_quality.py
+
+bench-train: $(VENV)/.dev  ## Our training step beside PyTorch by hand, layout by layout (about 3 minutes).
+	$(RUN) $(BIN)/python benchmarks/train_peers.py
+
+bench-diagnose: $(VENV)/.dev  ## Score the diagnosis on labelled logs: make bench-diagnose LOGS=FILE.jsonl
+	@test -n "$(LOGS)" || { echo "no logs given; name a file of labelled logs with LOGS=FILE.jsonl" >&2; exit 2; }
+	$(BIN)/python benchmarks/diagnose.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)"
+	$(BIN)/python benchmarks/diagnose_score.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)" --misses
+
+bench-compress: $(VENV)/.dev  ## INT8 of real model files, fetched once, beside onnxruntime's own quantizer.
+	$(RUN) $(BIN)/python -W ignore benchmarks/compress.py
 
 setup: $(VENV)/.dev  ## Make the virtual environment with everything for development.
 

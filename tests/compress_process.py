@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from cnai.compress.decoder import quantize
+from cnai.compress.decoder import Guard, quantize
 from cnai.core.errors import CnaiError
 from models_shapes import TINY, tokens
 
@@ -15,12 +15,13 @@ def main() -> int:
     source, target, *point = sys.argv[1:]
 
     def progress(stage: str, done: int, _total: int) -> None:
-        if point == [stage, str(done)]:
+        if point and stage == point[0] and done >= int(point[1]):
             os.kill(os.getpid(), signal.SIGKILL)
 
     try:
         rows = tokens(TINY, rows=6).numpy()
-        quantize(Path(source), Path(target), rows, progress=progress, allowed_loss=0.1)
+        guard = Guard(allowed_loss=0.1)
+        quantize(Path(source), Path(target), rows, guard=guard, progress=progress)
     except CnaiError as error:
         sys.stderr.write(f"{error.message}\n{error.hint}\n")
         return error.exit_code

@@ -19,6 +19,15 @@ MISTRAL = replace(TINY, head_size=6)
 QWEN2 = replace(TINY, attention_bias=True)
 QWEN3 = replace(TINY, qk_norm=True, head_size=6)
 
+MIXTRAL = replace(TINY, experts=4, experts_per_token=2, expert_width=24)
+QWEN3_MOE = replace(
+    QWEN3, layers=4, experts=5, experts_per_token=2, expert_width=12, sparse_step=2,
+    normed_choice=False,
+)  # fmt: skip
+QWEN3_MOE_DENSE_LAYER = replace(
+    QWEN3_MOE, sparse_step=1, dense_layers=(1,), normed_choice=True, layers=3
+)
+
 
 @st.composite
 def shapes(draw: st.DrawFn) -> DecoderShape:

@@ -11,6 +11,13 @@ from cnai.plan import DEVICES, PlanRequest
 GIB = 2**30
 
 SMALL = DecoderShape(layers=8, width=64, heads=8, kv_heads=4, ffn_width=192, vocab=512, sequence=32)
+MIXTURE = replace(
+    SMALL, qk_norm=True, experts=8, experts_per_token=2, expert_width=48, sparse_step=2
+)
+QWEN3_235B = DecoderShape(
+    layers=94, width=4096, heads=64, kv_heads=4, head_size=128, ffn_width=12288, vocab=151936,
+    sequence=4096, qk_norm=True, experts=128, experts_per_token=8, expert_width=1536,
+)  # fmt: skip
 LARGE = DecoderShape(
     layers=80, width=10240, heads=80, kv_heads=8, ffn_width=28672, vocab=128256, sequence=4096
 )

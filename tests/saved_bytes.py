@@ -37,7 +37,8 @@ def rank(context: Any) -> int:
                 kept[storage.data_ptr()] = (storage.nbytes(), tensor)
             return tensor
 
-        tokens = torch.zeros(BATCH, shape.sequence, dtype=torch.int64)
+        row = torch.zeros(BATCH, shape.sequence + 1, dtype=torch.int64)
+        tokens = row[:, : shape.sequence // ranks.layout.context]
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             out = part(tokens)
         total = sum(size for size, _ in kept.values())

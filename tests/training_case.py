@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -15,6 +16,7 @@ import pytest
 
 from cnai.cluster.local import LocalGang
 from cnai.cluster.ranks import Order, RankEnded
+from cnai.core.balance import Measures, Move
 from cnai.core.events import Event, RankReady, StepDone
 from cnai.core.layout import Layout, Memory, ParallelPlan, Sharding, Stage
 from cnai.core.records import convert, to_dict
@@ -94,6 +96,10 @@ class Case:
         kill: (rank, step) that dies by SIGKILL in the middle of that step.
         slow_save: Seconds that the writing of every checkpoint takes longer.
         dropout: Share of the embedding's outputs that is zeroed at random.
+        slow: Seconds that each layer of a rank sleeps for each row, by rank.
+        balance: Threshold of a balancer of rows; None = none.
+        script: Rows of the data ranks from the step after this one on, whatever is measured.
+        traffic: Whether the ranks write what they sent in the second step of the attempt.
     """
 
     folder: Path
@@ -109,6 +115,10 @@ class Case:
     keep: int = 2
     slow_save: float = 0.0
     dropout: float = 0.0
+    slow: dict[int, float] = field(default_factory=dict)
+    balance: float | None = None
+    script: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    traffic: bool = False
     kill: tuple[int, int] | None = None
     folder_of_weights: Path | None = None
 
@@ -128,6 +138,10 @@ class Case:
             "keep": self.keep,
             "slow_save": self.slow_save,
             "dropout": self.dropout,
+            "slow": [self.slow.get(rank, 0.0) for rank in range(self.plan.layout.ranks)],
+            "balance": self.balance,
+            "script": [[step, list(rows)] for step, rows in self.script.items()],
+            "traffic": self.traffic,
         }
         gang.start(
             Order(
@@ -223,6 +237,58 @@ def whole_state(run: RunFolder, step: int) -> dict[str, Any]:
     return state
 
 
+def slow_down(parts: Any, seconds: float) -> None:
+    """Let each layer sleep for each row that it forwards, which is what tells ranks apart here."""
+    for part in parts:
+        for layer in part.layers.values() if seconds else ():
+            layer.register_forward_pre_hook(
+                lambda _module, inputs: time.sleep(seconds * len(inputs[0]))
+            )
+
+
+def count_traffic(trainer: Any, ranks: Any, run: RunFolder) -> None:
+    """Let a rank count what it sends in its second step."""
+    from cnai.train.traffic import Traffic
+
+    step, seen = trainer.step, []
+
+    def counted(*words: Any, **more: Any) -> Any:
+        seen.append(words)
+        if len(seen) != 2:
+            return step(*words, **more)
+        with Traffic(ranks) as traffic:
+            done = step(*words, **more)
+        (run.root / f"traffic-{ranks.place.rank}.json").write_text(json.dumps(traffic.sent_bytes))
+        return done
+
+    trainer.step = counted
+
+
+class Scripted:
+    """A balancer that moves rows when it is told to."""
+
+    def __init__(self, script: list[Any]) -> None:
+        self._script = {step: tuple(rows) for step, rows in script}
+        self._now: tuple[int, ...] = ()
+
+    def decide(self, measures: Measures) -> Move | None:
+        if measures.step not in self._script:
+            return None
+        before, self._now = self._now, self._script[measures.step]
+        return Move(before=before, after=self._now, gain=1.0, reason="the script says so")
+
+
+def balancer_of(plan: ParallelPlan, asked: dict[str, Any]) -> Any:
+    from cnai.plan import ShareBalancer, share_rule
+
+    if asked["script"]:
+        return Scripted(asked["script"])
+    rule = share_rule(plan)
+    if asked["balance"] is None or isinstance(rule, str):
+        return None
+    return ShareBalancer(plan, rule, asked["balance"])
+
+
 def train_rank(context: Any) -> int:
     """Be one rank of the case."""
     from dataclasses import replace
@@ -275,6 +341,7 @@ def train_rank(context: Any) -> int:
             parts[0].embedding.register_forward_hook(
                 lambda _module, _inputs, out: torch.nn.functional.dropout(out, asked["dropout"])
             )
+        slow_down(parts, asked["slow"][context.rank])
         if asked["slow_save"]:
             write = dcp.save
 
@@ -283,7 +350,9 @@ def train_rank(context: Any) -> int:
                 return write(*words, **more)
 
             dcp.save = slow
-        trainer = Trainer(job, ranks, parts)
+        trainer = Trainer(job, ranks, parts, balancer=balancer_of(plan, asked))
+        if asked["traffic"]:
+            count_traffic(trainer, ranks, run)
         checkpoints = Checkpoints(
             run,
             ranks,

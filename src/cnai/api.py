@@ -125,6 +125,7 @@ def quantize(
     source: Path | str,
     target: Path | str,
     *,
+    precision: str = "int8",
     max_loss: float = 0.01,
     data: str | None = None,
     listener: Listener | None = None,
@@ -134,6 +135,7 @@ def quantize(
     Args:
         source: A run or a model folder in Hugging Face layout, whose result is kept only within
             the limit; or a frozen TensorFlow graph or an ONNX model.
+        precision: `int8` or `fp16`; for a folder also `int4`, `fp8`, `bf16` or `auto`.
         max_loss: Largest relative rise of the perplexity of a folder.
         data: Text to measure a folder on; None = the run's own, or the docstrings of this Python.
     """
@@ -143,10 +145,11 @@ def quantize(
     if recognise(place) in FILES:
         from cnai.flows.quantize_file import quantize_graph
 
-        return quantize_graph(place, to, precision="int8", ignore=None, listener=heard)
-    from cnai.flows.quantize_folder import quantize_folder
+        return quantize_graph(place, to, precision=precision, ignore=None, listener=heard)
+    from cnai.flows.quantize_folder import FolderOptions, quantize_folder
 
-    return quantize_folder(place, to, max_loss=max_loss, data=data, listener=heard)
+    options = FolderOptions(precision=precision, max_loss=max_loss, data=data)
+    return quantize_folder(place, to, options, heard)
 
 
 def serve(
@@ -170,7 +173,7 @@ def diagnose(run_folder: Path | str) -> Diagnosis:
     """Find where a run broke, why, and the repair."""
     from cnai.flows.diagnose import diagnose as find
 
-    return find(RunFolder.existing(Path(run_folder)))
+    return find((RunFolder.existing(Path(run_folder)).root,))
 
 
 def _at_its_size(chosen: RunSpec, *, fresh: bool) -> RunSpec:

@@ -13,7 +13,7 @@ def written(folder: Path) -> Artifact:
     (folder / "config.json").write_text("{}")
     (folder / "model.safetensors").write_bytes(b"weights")
     return write_manifest(
-        folder, target=folder, source="step-9", precision=Precision.FP32, shape=TINY
+        folder, target=folder, source="step-9", precision=Precision.FP32, parameters=TINY.parameters
     )
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from cnai.core.layout import Layout, Memory, ParallelPlan, Sharding, Stage
 
 SIZES = st.integers(1, 6)
-LAYOUTS = st.builds(Layout, data=SIZES, model=SIZES, pipeline=SIZES, split_layer=st.integers(0, 9))
+LAYOUTS = st.builds(Layout, data=SIZES, model=SIZES, pipeline=SIZES, context=SIZES)
 MEMORY = Memory(
     weight_bytes=1, gradient_bytes=2, optimizer_bytes=3, activation_bytes=4, overhead_bytes=5
 )
@@ -26,14 +26,17 @@ def a_plan(**changes):
 
 @given(LAYOUTS)
 def test_every_rank_has_a_place_of_its_own(layout):
-    places = {(place.pipeline, place.data, place.model) for place in layout.places()}
+    places = {(place.pipeline, place.data, place.context, place.model) for place in layout.places()}
     assert len(places) == layout.ranks
 
 
 @given(LAYOUTS)
 def test_every_place_lies_in_the_mesh(layout):
     assert all(
-        place.pipeline < layout.pipeline and place.data < layout.data and place.model < layout.model
+        place.pipeline < layout.pipeline
+        and place.data < layout.data
+        and place.context < layout.context
+        and place.model < layout.model
         for place in layout.places()
     )
 
@@ -42,7 +45,9 @@ def test_every_place_lies_in_the_mesh(layout):
 def test_a_place_leads_back_to_its_rank(layout):
     assert (
         [
-            (place.pipeline * layout.data + place.data) * layout.model + place.model
+            ((place.pipeline * layout.data + place.data) * layout.context + place.context)
+            * layout.model
+            + place.model
             for place in layout.places()
         ]
         == [place.rank for place in layout.places()]
@@ -54,7 +59,7 @@ def test_a_place_leads_back_to_its_rank(layout):
 def test_members_of_a_model_group_are_neighbours(layout):
     groups = {}
     for place in layout.places():
-        groups.setdefault((place.pipeline, place.data), []).append(place.rank)
+        groups.setdefault((place.pipeline, place.data, place.context), []).append(place.rank)
     assert all(ranks == list(range(ranks[0], ranks[0] + layout.model)) for ranks in groups.values())
 
 

@@ -137,3 +137,26 @@ def test_reading_a_shape_does_not_load_torch():
     subprocess.run(
         [sys.executable, "-c", program], env={"PYTHONPATH": ":".join(sys.path)}, check=True
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [({"num_experts_per_tok": 200}, "num_experts_per_tok"), ({"decoder_sparse_step": 0}, "step")],
+)
+def test_a_mixture_that_makes_no_sense_is_refused(changes, word):
+    plain = {
+        "model_type": "qwen3_moe", "hidden_size": 16, "num_hidden_layers": 2, "vocab_size": 40,
+        "num_attention_heads": 4, "intermediate_size": 24,
+    }  # fmt: skip
+    assert shape_of(plain, where="x").experts == 128
+    with pytest.raises(DataError, match=word):
+        shape_of(plain | changes, where="x")
+
+
+def test_the_number_of_experts_has_two_names():
+    plain = {
+        "model_type": "qwen3_moe", "hidden_size": 16, "num_hidden_layers": 2, "vocab_size": 40,
+        "num_attention_heads": 4, "intermediate_size": 24,
+    }  # fmt: skip
+    for name in ("num_experts", "num_local_experts"):
+        assert shape_of(plain | {name: 16}, where="x").experts == 16

@@ -152,7 +152,7 @@ with EventWriter(Path(sys.argv[1])) as writer:
 def test_a_killed_writer_loses_nothing_that_it_had_told(run):
     file = run.events / "rank-0.jsonl"
     begin = 0
-    for _ in range(8):
+    for kills_before in range(8):
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(file), str(begin)],
             stdout=subprocess.PIPE, text=True, env=ENVIRONMENT,
@@ -163,7 +163,8 @@ def test_a_killed_writer_loses_nothing_that_it_had_told(run):
         follower = EventFollower(run)
         found = steps(follower.read())
         assert found[: told[-1] + 1] == list(range(told[-1] + 1))
-        assert follower.skipped == 0
+        # A kill may tear the line that was being written, where it crosses a page of the file.
+        assert follower.skipped <= kills_before
         begin = found[-1] + 1
 
 

@@ -61,7 +61,8 @@ def test_the_root_line_has_file_and_number(case):
         ("ModuleNotFoundError: No module named 'flash'", "dependency_import"),
         ("PermissionError: [Errno 13] Permission denied: '/data'", "permission_denied"),
         ("json.decoder.JSONDecodeError: Expecting value: line 1", "data_error"),
-        ("IndexError: index out of range in self", "user_code_error"),
+        ("IndexError: index out of range in self", "device_assert_index"),
+        ("ValueError: of no known kind", "user_code_error"),
     ],
 )
 def test_the_last_exception_names_the_fault(case, error, fault):

@@ -1,3 +1,5 @@
+import json
+import shutil
 import subprocess
 import sys
 
@@ -70,6 +72,56 @@ def test_the_python_example_trains_and_prints_what_it_says(tmp_path):
     assert layout == expected[0]
     assert loss.split(" -> ")[0] == expected[1].split(" -> ")[0]
     assert float(perplexity.rpartition(" ")[2]) < 2
+
+
+def vit(folder, *sets):
+    """Run the example of a module of one's own in a copy of its folder."""
+    shutil.copytree(ROOT / "examples" / "04-your-own-model", folder, dirs_exist_ok=True)
+    words = [word for one in sets for word in ("--set", one)]
+    done = subprocess.run(
+        [sys.executable, "-m", "cnai", "run", "run.yaml", "-y", "--json", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={
+            "PYTHONPATH": str(ROOT / "src"),
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(folder),
+            "OMP_WAIT_POLICY": "PASSIVE",
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+def test_a_model_of_ones_own_learns_to_read_digits(tmp_path):
+    found = vit(tmp_path)
+    said = printed("04-your-own-model").splitlines()
+    assert found["layout"] == said[0].split(maxsplit=1)[1]
+    assert found["train"]["first_loss"] == pytest.approx(float(said[1].split()[1]), abs=1e-2)
+    assert found["evaluation"]["sequences"] == 359
+    assert found["evaluation"]["accuracy"] > 0.95
+    assert found["evaluation"]["accuracy_before"] < 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+def test_a_model_of_ones_own_has_the_same_losses_over_eight_processes(tmp_path):
+    short = ("train.steps=21", "checkpoint.every_steps=100", "train.evaluate_every=10")
+    layout = ("data_parallel.size=2", "model_parallel.size=2", "pipeline_parallel.stages=2")
+    one = vit(tmp_path, *short)
+    eight = vit(tmp_path, *short, "name=eight", *(f"parallel.{size}" for size in layout))
+    assert eight["layout"] == "dp2 x tp2 x pp2"
+    assert eight["train"]["loss"] == pytest.approx(one["train"]["loss"], abs=1e-5)
+    assert eight["evaluation"]["loss"] == pytest.approx(one["evaluation"]["loss"], abs=1e-4)
+
+
+def test_the_model_of_ones_own_is_short():
+    lines = (ROOT / "examples" / "04-your-own-model" / "vit.py").read_text().splitlines()
+    assert len([line for line in lines if line.strip()]) <= 100
 
 
 def test_the_python_example_fits_on_a_page():

@@ -1,3 +1,4 @@
+import importlib
 import json
 import shutil
 from pathlib import Path
@@ -7,6 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from chain_case import write_texts
+from folders_for_tests import layers, save_shards
+from graphs_for_tests import onnx_perceptron, saved
 
 pytestmark = [pytest.mark.slow, pytest.mark.dist]
 
@@ -79,49 +82,80 @@ def test_moving_weight_into_one_column_changes_nothing_but_the_numbers(model):
     torch.testing.assert_close(load_decoder(model)(tokens), before, atol=1e-4, rtol=1e-4)
 
 
-def test_a_model_that_loses_too_much_is_refused_and_the_target_stays(ai_cli, model, place):
-    assert ai_cli(*words(model, "small", "--data", "texts")).code == 0
-    kept = (place / "small" / "model.safetensors").read_bytes()
+@pytest.fixture
+def impassable(monkeypatch):
+    """Let no model pass the gate."""
+    gate = importlib.import_module("cnai.compress.decoder.quantize")
+    monkeypatch.setattr(gate, "passes", lambda _quality: False)
+
+
+def test_a_model_that_int8_would_ruin_keeps_the_hurt_layers_as_floats(ai_cli, model, place):
     spoil(model)
-    ran = ai_cli(*words(model, "small", "--data", "texts", "--max-loss", "0"))
+    ran = ai_cli(*words(model, "small", "--data", "texts", "--max-loss", "0.001", "--json"))
+    assert ran.code == 0, ran.err
+    assert ran.json["quality"]["relative_loss"] <= 0.001
+    report = json.loads((place / "small" / "report.json").read_text())
+    assert report["attempts"][0]["quality"]["relative_loss"] > 0.001
+    assert any("guard" in one["reason"] for one in report["tensors"])
+
+
+@pytest.mark.usefixtures("impassable")
+def test_a_model_that_loses_too_much_is_refused_and_the_target_stays(ai_cli, model, place):
+    (place / "small").mkdir()
+    (place / "small" / "manifest.json").write_text("mine")
+    ran = ai_cli(*words(model, "small", "--data", "texts"))
     assert (ran.code, ran.out) == (6, ""), ran.err
     assert "error: perplexity went from" in ran.err
-    assert "allowed is 0.00%" in ran.err
-    assert (place / "small" / "model.safetensors").read_bytes() == kept
+    assert "small-above-limit" in ran.err
+    assert (place / "small" / "manifest.json").read_text() == "mine"
+    assert (place / "small-above-limit" / "report.md").is_file()
     assert [path.name for path in place.glob(".small*")] == []
 
 
+@pytest.mark.usefixtures("impassable")
 def test_a_refused_model_is_told_as_one_object(ai_cli, model, place):
-    spoil(model)
-    ran = ai_cli(*words(model, "small", "--data", "texts", "--max-loss", "0", "--json"))
+    ran = ai_cli(*words(model, "small", "--data", "texts", "--json"))
     assert (ran.code, ran.json["code"], ran.json["exit_code"]) == (6, "accuracy", 6)
     assert not (place / "small").exists()
 
 
+@pytest.mark.usefixtures("impassable")
 def test_a_refused_compression_ends_the_chain_and_keeps_what_came_before(ai_cli, finished):
     (finished.results / "compress.json").unlink()
     shutil.rmtree(finished.artifacts / "model-int8")
-    _make_gate_impassable(finished)
-    ran = ai_cli("run", "run.yaml", "-y", "--set", "compress.max_loss=0")
+    ran = ai_cli("run", "run.yaml", "-y")
     assert (ran.code, ran.out) == (6, ""), ran.err
     assert not (finished.artifacts / "model-int8").exists()
     assert (finished.artifacts / "model" / "model.safetensors").is_file()
 
 
-def _make_gate_impassable(run):
-    """Put a spoilt model where the export lies, with a manifest that vouches for it."""
-    from cnai.core.artifact import Artifact
-    from cnai.core.files import sha256_of
-    from cnai.core.records import decode, encode_pretty
+@pytest.mark.parametrize("precision", ["int4", "fp8", "bf16", "auto"])
+def test_every_precision_makes_a_model_that_is_measured(ai_cli, model, precision):
+    flags = ("--data", "texts", "--precision", precision, "--max-loss", "0.5", "--json")
+    ran = ai_cli(*words(model, "small", *flags))
+    assert ran.code == 0, ran.err
+    assert ran.json["quality"]["samples"] > 0
 
-    folder = run.artifacts / "model"
-    spoil(folder)
-    path = folder / "manifest.json"
-    plain = json.loads(path.read_text())
-    for file in plain["files"]:
-        file["sha256"] = sha256_of(folder / file["name"])
-        file["size_bytes"] = (folder / file["name"]).stat().st_size
-    path.write_bytes(encode_pretty(decode(Artifact, json.dumps(plain).encode(), where=str(path))))
+
+def test_a_model_that_nobody_here_can_run_is_quantized_and_told_as_not_measured(ai_cli, place):
+    save_shards(place / "foreign", [layers(0, 1), layers(1, 1)])
+    ran = ai_cli(*words("foreign", "small", "--json"))
+    assert ran.code == 0, ran.err
+    assert ran.json["quality"] is None
+    assert "not measured: `model_type` is `foreign`" in ran.err
+    assert "not measured" in (place / "small" / "report.md").read_text()
+
+
+def test_a_model_is_not_run_when_that_is_not_wanted(ai_cli, model, place):
+    ran = ai_cli(*words(model, "small", "--unmeasured"))
+    assert ran.code == 0, ran.err
+    assert "not measured: as asked" in ran.err
+
+
+def test_a_file_does_not_take_a_precision_of_folders(ai_cli, place):
+    saved(onnx_perceptron(), place / "model.onnx")
+    ran = ai_cli(*words("model.onnx", "small.onnx", "--precision", "int4"))
+    assert (ran.code, "int4 is for folders" in ran.err) == (2, True)
 
 
 def test_a_model_is_not_quantized_into_itself(ai_cli, model):

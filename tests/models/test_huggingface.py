@@ -14,14 +14,29 @@ from cnai.models.huggingface import (
     load_decoder,
     parameter_name,
     save_model,
+    stored_names,
     write_tensors,
 )
 from cnai.models.initialise import parameter_sizes
 from models_folder import TOKENIZER, save_folder, stir_parameters
-from models_shapes import MISTRAL, QWEN2, QWEN3, TINY, filled, shapes, tokens
+from models_shapes import (
+    MISTRAL,
+    MIXTRAL,
+    QWEN2,
+    QWEN3,
+    QWEN3_MOE,
+    QWEN3_MOE_DENSE_LAYER,
+    TINY,
+    filled,
+    shapes,
+    tokens,
+)
 
 UNTIED = dataclasses.replace(TINY, tied_head=False)
-FAMILIES = {"llama": TINY, "mistral": MISTRAL, "qwen2": QWEN2, "qwen3": QWEN3}
+FAMILIES = {
+    "llama": TINY, "mistral": MISTRAL, "qwen2": QWEN2, "qwen3": QWEN3, "mixtral": MIXTRAL,
+    "qwen3_moe": QWEN3_MOE, "qwen3_moe with a dense layer": QWEN3_MOE_DENSE_LAYER,
+}  # fmt: skip
 UP = "layers.1.ffn.up_proj.weight"
 
 
@@ -30,6 +45,24 @@ UP = "layers.1.ffn.up_proj.weight"
 def test_every_name_has_its_way_back(shape):
     for name in parameter_sizes(shape):
         assert parameter_name(huggingface_name(name)) == name
+
+
+@pytest.mark.parametrize("shape", [MIXTRAL, QWEN3_MOE], ids=["mixtral", "qwen3_moe"])
+def test_every_expert_of_a_stack_has_a_name_that_leads_back(shape):
+    for name in parameter_sizes(shape):
+        stored = stored_names(name, shape)
+        assert len(stored) == (shape.experts if "experts" in name else 1)
+        assert {parameter_name(one) for one in stored} == {name}
+
+
+def test_a_slice_of_a_stack_reads_the_experts_in_it(tmp_path: Path):
+    saved = save_folder(tmp_path, QWEN3_MOE, stir=True)
+    index = (slice(1, 3), slice(4, 10), slice(None))
+    name = "layers.3.ffn.experts.gate_proj"
+    part = HuggingFaceWeights(tmp_path).part(name, index)
+    assert torch.equal(part, saved.state_dict()[name][index])
+    empty = HuggingFaceWeights(tmp_path).part(name, (slice(5, 5), *index[1:]))
+    assert empty.shape == (0, 6, 16)
 
 
 def test_a_foreign_tensor_has_no_name_here():
@@ -199,7 +232,7 @@ def test_transformers_loads_the_tokenizer(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-@pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"])
 def test_a_folder_that_transformers_saved_is_read(tmp_path: Path, kind, tied):
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -215,3 +248,26 @@ def test_a_folder_that_transformers_saved_is_read(tmp_path: Path, kind, tied):
     ours, x = load_decoder(tmp_path), tokens(shape)
     with torch.no_grad():
         assert torch.allclose(theirs(x).logits, ours(x), atol=1e-5)
+
+
+def test_a_missing_expert_is_named(tmp_path: Path):
+    save_folder(tmp_path, QWEN3_MOE)
+    file, lost = tmp_path / "model.safetensors", "model.layers.1.mlp.experts.3.up_proj.weight"
+    tensors = load_file(file)
+    del tensors[lost]
+    save_file(tensors, file, metadata={"format": "pt"})
+    with pytest.raises(DataError, match=r"experts\.3\.up_proj"):
+        load_decoder(tmp_path)
+
+
+def test_an_expert_of_another_size_is_refused(tmp_path: Path):
+    save_folder(tmp_path, MIXTRAL)
+    file, wrong = (
+        tmp_path / "model.safetensors",
+        "model.layers.0.block_sparse_moe.experts.1.w2.weight",
+    )
+    tensors = load_file(file)
+    tensors[wrong] = tensors[wrong][:, 1:].contiguous()
+    save_file(tensors, file, metadata={"format": "pt"})
+    with pytest.raises(DataError, match=r"experts\.1\.w2.*\(16, 24\)"):
+        load_decoder(tmp_path)

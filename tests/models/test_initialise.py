@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from cnai.models.decoder import Decoder
 from cnai.models.initialise import fill, initial_weights, parameter_sizes
 from cnai.models.loss import token_loss
-from models_shapes import TINY, filled, shapes, tokens
+from models_shapes import MIXTRAL, TINY, filled, shapes, tokens
 
 NAME = "layers.1.attention.q_proj.weight"
 
@@ -89,3 +89,18 @@ def test_the_first_loss_is_that_of_a_model_that_knows_nothing():
     x = tokens(TINY, rows=16)
     loss = token_loss(filled(TINY)(x[:, :-1]), x[:, 1:])
     assert loss.item() == pytest.approx(math.log(TINY.vocab), abs=0.5)
+
+
+def test_experts_differ_and_a_part_of_a_stack_is_that_of_the_whole():
+    weights, name = initial_weights(MIXTRAL, 0), "layers.2.ffn.experts.up_proj"
+    whole = weights(name)
+    assert whole.shape == (4, 24, 16)
+    assert not whole[0].equal(whole[1])
+    index = (slice(1, 3), slice(4, 8), slice(None))
+    assert weights.part(name, index).equal(whole[index])
+    assert weights.part(name, (slice(4, 4), *index[1:])).shape == (0, 4, 16)
+
+
+def test_a_part_of_a_matrix_is_that_of_the_whole():
+    weights, index = initial_weights(TINY, 0), (slice(2, 5), slice(None))
+    assert weights.part("head.weight", index).equal(weights("embedding.weight")[index])

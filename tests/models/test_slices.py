@@ -32,9 +32,10 @@ def test_a_part_equals_the_slice_of_the_whole(folder, name, data):
     assert torch.equal(weights.part(name, tuple(index)), weights.tensor(name)[tuple(index)])
 
 
-def test_only_a_folder_can_be_sliced(folder):
+def test_folders_and_initial_weights_can_be_sliced_and_a_function_cannot(folder):
     assert isinstance(HuggingFaceWeights(folder), SlicedWeights)
-    assert not isinstance(initial_weights(TINY, 0), SlicedWeights)
+    assert isinstance(initial_weights(TINY, 0), SlicedWeights)
+    assert not isinstance(dict.fromkeys, SlicedWeights)
 
 
 def test_a_tied_head_is_read_from_the_embedding(folder):

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cnai.core.errors import RunError
-from cnai.core.events import Finding
+from cnai.core.events import Finding, Rebalanced
 from cnai.core.runfolder import RunFolder
 from cnai.core.serving import Histogram, ServeSnapshot
 from cnai.monitor import METRICS, fold, render_serving, render_training, serve_metrics
@@ -75,6 +75,20 @@ def test_each_rank_has_its_own_samples():
     assert value(text, "cnai_train_data_wait_seconds_total", run="demo", rank="0") == 0.2
     assert value(text, "cnai_train_update_ratio", run="demo", rank="0") == 1e-3
     assert value(text, "cnai_train_last_step_timestamp_seconds", run="demo", rank="1") == 1.0
+
+
+def test_computing_rows_and_moves_have_samples():
+    done = step(1, rows=6, stage_seconds=(0.25,), wait_seconds=0.1)
+    moved = Rebalanced(
+        time_unix=1.0, attempt=0, step=1, moved="rows", before=(4, 4), after=(6, 2), gain=1.5,
+        reason="",
+    )  # fmt: skip
+    progress = fold([started(), done, moved], run="demo", now_unix=10.0)
+    text = render_training(progress)[0].decode()
+    assert value(text, "cnai_train_compute_seconds_total", run="demo", rank="0") == 0.25
+    assert value(text, "cnai_train_peer_wait_seconds_total", run="demo", rank="0") == 0.1
+    assert value(text, "cnai_train_rows", run="demo", rank="0") == 6
+    assert value(text, "cnai_train_moves_total", run="demo", moved="rows") == 1
 
 
 def test_a_ratio_that_was_never_measured_has_no_sample():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnai.core.events import Finding, RankFailed, RankReady
+from cnai.core.events import Finding, RankFailed, RankReady, Rebalanced
 from cnai.core.records import decode, encode
 from cnai.monitor import RunProgress, RunState, fold
 from monitor_case import ended, evaluated, lost, saved, started, step
@@ -186,3 +186,36 @@ def test_an_evaluation_beyond_the_step_of_a_resume_is_forgotten():
 
 def test_the_noise_scale_stays_from_the_last_step_that_had_one():
     assert after(started(), step(1, noise_scale=12.0), step(2)).noise_scale == 12.0
+
+
+def moved(number, *, what="rows", back=False):
+    return Rebalanced(
+        time_unix=float(number), attempt=0, step=number, moved=what, before=(4, 4), after=(6, 2),
+        gain=1.5, reason="rank 1 is slow", is_rollback=back,
+    )  # fmt: skip
+
+
+def test_moves_of_work_are_kept_with_their_reasons():
+    progress = after(started(), step(1), moved(1), moved(2, what="layers"), moved(3, back=True))
+    assert [move.step for move in progress.moves] == [1, 2, 3]
+    assert progress.moves_made == (("layers", 1), ("rows", 2))
+
+
+def test_only_the_newest_moves_are_kept():
+    progress = after(started(), *(moved(number) for number in range(200)))
+    assert len(progress.moves) == 50
+    assert progress.moves_made == (("rows", 200),)
+
+
+def test_a_rank_adds_up_what_it_computed_and_waited():
+    two = [step(n, rows=4, stage_seconds=(0.1, 0.2), wait_seconds=0.05) for n in (1, 2)]
+    (row,) = after(started(), *two).ranks
+    assert (row.rows, row.wait_seconds) == (4, 0.05)
+    assert row.compute_seconds == pytest.approx(0.3)
+    assert row.compute_total_seconds == pytest.approx(0.6)
+    assert row.wait_total_seconds == pytest.approx(0.1)
+
+
+def test_steps_of_older_versions_say_nothing_about_computing():
+    (row,) = after(started(), step(1)).ranks
+    assert (row.rows, row.compute_seconds, row.wait_seconds) == (None, None, None)

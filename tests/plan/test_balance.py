@@ -69,3 +69,41 @@ def test_very_many_layers_are_cut_within_the_same_bound_and_in_no_time():
     assert [end for _, end in cuts[:-1]] == [first for first, _ in cuts[1:]]
     assert (cuts[0][0], cuts[-1][1]) == (0, 3000)
     assert max(sum(costs[first:end]) for first, end in cuts) <= sum(costs) / 8 + 7
+
+
+SLOWNESS = st.lists(st.floats(0.1, 10), min_size=1, max_size=6)
+
+
+def slow_peak(costs, cuts, slowness):
+    return max(
+        slow * sum(costs[first:end]) for slow, (first, end) in zip(slowness, cuts, strict=True)
+    )
+
+
+@given(COSTS, SLOWNESS)
+def test_stages_of_different_speed_are_cut_as_well_as_any_cut_does(costs, slowness):
+    slowness = slowness[: len(costs)]
+    cuts = balance(costs, len(slowness), slowness)
+    assert [i for first, end in cuts for i in range(first, end)] == list(range(len(costs)))
+    assert all(first < end for first, end in cuts)
+    best = min(slow_peak(costs, one, slowness) for one in all_cuts(len(costs), len(slowness)))
+    assert slow_peak(costs, cuts, slowness) <= best * (1 + 1e-6) + 1e-12
+
+
+@given(COSTS, st.data())
+def test_equal_slowness_is_no_slowness(costs, data):
+    stages = data.draw(st.integers(1, len(costs)))
+    plain = peak(costs, balance(costs, stages))
+    assert peak(costs, balance(costs, stages, [2.0] * stages)) == pytest.approx(plain, abs=1e-9)
+
+
+def test_a_slow_stage_gets_fewer_layers():
+    sizes = [end - first for first, end in balance([1.0] * 12, 4, [1.0, 2.0, 1.0, 1.0])]
+    assert sizes[1] <= 2
+    assert max(sizes) == 4
+
+
+@pytest.mark.parametrize("slowness", [[1.0], [1.0, 0.0], [1.0, -1.0]])
+def test_a_slowness_for_each_stage_is_wanted(slowness):
+    with pytest.raises(ValueError, match="slowness"):
+        balance([1.0, 1.0], 2, slowness)

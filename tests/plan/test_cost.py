@@ -4,7 +4,7 @@ import pytest
 
 from cnai.plan import alternatives, make_plan
 from cnai.plan.cost import layer_costs
-from plan_cases import LARGE, SMALL, fleet, large, small
+from plan_cases import LARGE, MIXTURE, SMALL, fleet, large, small
 
 
 def estimate(request, machines):
@@ -102,3 +102,33 @@ def test_hybrid_sharding_sends_its_gradients_between_groups():
 
 def test_every_alternative_has_an_estimate():
     assert all(one.estimate.step_seconds > 0 for one in alternatives(large(), fleet(16)))
+
+
+def test_a_context_group_exchanges_and_computes_a_part():
+    one = estimate(small(data=1, model=1, pipeline=1), fleet())
+    two = estimate(small(data=1, model=1, pipeline=1, context=2), fleet())
+    assert one.exchange_seconds == 0 < two.exchange_seconds
+    assert two.compute_seconds < one.compute_seconds
+    assert two.data_seconds > 0
+
+
+def test_repeated_key_value_heads_are_paid_for():
+    few = replace(SMALL, kv_heads=1)
+    times = [
+        estimate(small(shape=shape, data=1, model=1, pipeline=1, context=8), fleet())
+        for shape in (few, replace(SMALL, kv_heads=8))
+    ]
+    assert times[0].exchange_seconds == times[1].exchange_seconds
+
+
+def test_spread_experts_exchange_rows_but_average_less():
+    request = small(shape=MIXTURE, data=8, model=1, pipeline=1)
+    copied, spread = estimate(request, fleet()), estimate(replace(request, expert=8), fleet())
+    assert copied.exchange_seconds == 0 < spread.exchange_seconds
+    assert spread.data_seconds < copied.data_seconds
+
+
+def test_a_token_pays_for_the_experts_it_goes_through_only():
+    more = replace(MIXTURE, experts=64)
+    layers = [layer_costs(shape, 32, 1, 0)[1] for shape in (MIXTURE, more)]
+    assert layers[1] - layers[0] == 2 * 56 * MIXTURE.width

@@ -16,7 +16,7 @@ from cnai.plan.memory import (
 )
 from cnai.plan.pipeline import in_flight
 from cnai.plan.request import Trial
-from plan_cases import LARGE, SMALL, small
+from plan_cases import LARGE, MIXTURE, SMALL, small
 
 H100 = DEVICES["H100-80GB"]
 
@@ -219,3 +219,45 @@ def test_muon_keeps_one_average_for_the_layers_and_two_for_the_rest():
     found = stage_memory(small(optimizer="muon"), trial(), 0, H100).optimizer_bytes
     edges = 2 * SMALL.embedding_parameters + SMALL.width
     assert found == 4 * (SMALL.parameters - edges) + 8 * edges
+
+
+def test_a_context_group_shares_out_the_activations_but_no_weights():
+    one, four = (stage_memory(small(), trial(Layout(context=size)), 0, H100) for size in (1, 4))
+    assert one.weight_bytes == four.weight_bytes
+    assert one.activation_bytes / 4 < four.activation_bytes < one.activation_bytes / 3
+
+
+def test_full_sharding_goes_over_the_context_axis_too():
+    both = trial(Layout(data=2, context=2), sharding=Sharding.FULL)
+    data = trial(Layout(data=4), sharding=Sharding.FULL)
+    weights = [stage_memory(small(), one, 0, H100).weight_bytes for one in (both, data)]
+    assert weights[0] == weights[1]
+
+
+def test_experts_are_shared_out_and_the_rest_of_the_layer_is_not():
+    shape = MIXTURE
+    whole = rank_parameters(shape, trial(Layout(data=4), shape=shape), 0)
+    spread = rank_parameters(shape, trial(Layout(data=4, expert=4), shape=shape), 0)
+    experts = shape.sparse_layers * shape.experts * shape.expert_parameters
+    assert whole == shape.parameters
+    assert spread == whole - experts + experts // 4
+
+
+@pytest.mark.parametrize(
+    ("layout", "shards"), [(Layout(data=8, expert=2), 4), (Layout(data=6, expert=2), 1)]
+)
+def test_full_sharding_shares_out_spread_experts_where_the_width_divides(layout, shards):
+    request = small(shape=MIXTURE)
+    plain = stage_memory(request, trial(layout, shape=MIXTURE), 0, H100)
+    shard = stage_memory(request, trial(layout, shape=MIXTURE, sharding=Sharding.FULL), 0, H100)
+    experts = MIXTURE.sparse_layers * MIXTURE.experts * MIXTURE.expert_parameters // 2
+    rest = MIXTURE.parameters - 2 * experts
+    assert plain.optimizer_bytes == 8 * (rest + experts)
+    assert shard.optimizer_bytes == 8 * (-(-rest // layout.data) + experts // shards)
+
+
+def test_the_model_axis_splits_experts_but_no_router():
+    split = rank_parameters(MIXTURE, trial(Layout(model=4), shape=MIXTURE), 0)
+    whole = MIXTURE.layers * MIXTURE.norm_parameters + MIXTURE.width
+    whole += MIXTURE.sparse_layers * MIXTURE.router_parameters
+    assert split == whole + (MIXTURE.parameters - whole) // 4

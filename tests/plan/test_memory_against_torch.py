@@ -12,9 +12,10 @@ from cnai.plan.request import Trial
 from plan_cases import SMALL
 
 pytestmark = pytest.mark.slow
+EXPERTS = {"experts": 8, "experts_per_token": 2, "expert_width": 48, "sparse_step": 2}
 
 
-@pytest.mark.parametrize("options", [{}, {"attention_bias": True}, {"qk_norm": True}])
+@pytest.mark.parametrize("options", [{}, {"attention_bias": True}, {"qk_norm": True}, EXPERTS])
 @pytest.mark.parametrize("tied", [False, True])
 def test_stage_parameters_are_those_of_the_decoder(tied, options):
     import torch
@@ -65,3 +66,13 @@ def test_a_layer_keeps_what_the_formula_says(precision, element, options):
     casts = 2 * matrices if precision == "bfloat16" else 0
     expected = 4 * 32 * layer_activation_bytes(shape, 1, element, DEVICES["cpu"])
     assert layer - casts == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(("precision", "element"), [("float32", 4), ("bfloat16", 2)])
+def test_a_layer_with_experts_keeps_what_the_formula_says(precision, element):
+    shape = replace(SMALL, **(EXPERTS | {"sparse_step": 1, "width": 96}))
+    layer = (saved_bytes(shape, 3, precision) - saved_bytes(shape, 1, precision)) / 2
+    matrices = shape.sparse_layer_parameters - shape.norm_parameters
+    casts = 2 * matrices if precision == "bfloat16" else 0
+    said = layer_activation_bytes(shape, 1, element, DEVICES["cpu"], sparse=True)
+    assert layer - casts == pytest.approx(4 * 32 * said, rel=0.05)

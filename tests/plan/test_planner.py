@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,8 +11,8 @@ from cnai.core.errors import CnaiError, PlanError, SpecError
 from cnai.core.layout import ParallelPlan, Sharding
 from cnai.core.records import decode, encode
 from cnai.core.schedules import SCHEDULES
-from cnai.plan import alternatives, make_plan
-from plan_cases import GIB, LARGE, SMALL, fleet, large, small
+from cnai.plan import PlanRequest, alternatives, make_plan, nearest_plan
+from plan_cases import GIB, LARGE, MIXTURE, QWEN3_235B, SMALL, fleet, large, small
 
 
 def test_the_sizes_that_were_asked_for_are_kept():
@@ -226,3 +227,45 @@ def test_planning_does_not_load_torch():
 
 def test_the_large_shape_has_about_100_billion_parameters():
     assert 90e9 < LARGE.parameters < 110e9
+
+
+def test_a_context_group_is_taken_as_asked_and_leaves_the_batch_alone():
+    plan = make_plan(small(context=2, ranks=8), fleet())
+    assert plan.layout.context == 2
+    assert plan.layout.ranks == 8
+    assert plan.global_batch == 16
+    assert "cp2" in str(plan.layout)
+
+
+def test_the_nearest_layout_keeps_the_context_group_as_long_as_it_can():
+    wanted = make_plan(small(context=4, ranks=8), fleet()).layout
+    near = nearest_plan(small(context=4), fleet(), wanted, most=4)
+    assert near.layout.context == 4
+    alone = nearest_plan(small(context=4), fleet(), wanted, most=3)
+    assert alone.layout.context == 1
+
+
+def test_a_mixture_of_235_billion_parameters_is_planned():
+    assert 234e9 < QWEN3_235B.parameters < 236e9
+    assert 21e9 < QWEN3_235B.active_parameters < 23e9
+    request = PlanRequest(
+        shape=QWEN3_235B,
+        batch=1024,
+        sequence=4096,
+        precision="bfloat16",
+        ranks=256,
+        expert=16,
+        recompute="full",
+    )
+    plan = make_plan(request, fleet(32))
+    assert plan.layout.ranks == 256
+    assert plan.layout.copies % 16 == 0
+    assert "ep16" in str(plan.layout)
+    assert 0.05 < plan.estimate.utilization < 0.6
+
+
+def test_the_nearest_layout_brings_experts_together_when_ranks_are_gone():
+    request = small(shape=MIXTURE, expert=4)
+    wanted = make_plan(replace(request, data=4, model=1, pipeline=1), fleet()).layout
+    near = nearest_plan(request, fleet(), wanted, most=2)
+    assert (near.layout.data, near.layout.expert) == (2, 2)

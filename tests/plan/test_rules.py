@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from cnai.core.errors import SpecError
 from cnai.plan import make_plan
-from cnai.plan.rules import divisors, legal_model_sizes, nearest
-from plan_cases import SMALL, fleet, small
+from cnai.plan.rules import legal_model_sizes
+from cnai.plan.violation import divisors, nearest
+from plan_cases import MIXTURE, SMALL, fleet, small
 
 
 def refused(**changes):
@@ -81,6 +82,37 @@ def refused(**changes):
             "is 8",
             "set it to 4",
         ),
+        ({"context": 3}, "parallel.context_parallel.size", "8 heads of a rank", "2 or 4"),
+        (
+            {"context": 4, "model": 4},
+            "parallel.context_parallel.size",
+            "2 heads of a rank",
+            "set it to 2",
+        ),
+        ({"context": 2, "sequence": 33}, "parallel.context_parallel.size", "33", "set it to 1"),
+        (
+            {"context": 2, "model": 4, "split_sequence": True, "sequence": 36},
+            "parallel.model_parallel.size",
+            "18 positions",
+            "3 or 6",
+        ),
+        ({"context": 2, "shape": None}, "parallel.context_parallel.size", "is 2", "data_parallel"),
+        ({"context": 0}, "parallel.context_parallel.size", "0", "1 or more"),
+        ({"expert": 2}, "parallel.expert_parallel.size", "no experts", "model.experts"),
+        ({"expert": 3, "shape": MIXTURE}, "parallel.expert_parallel.size", "experts 8", "2 or 4"),
+        (
+            {"expert": 4, "data": 2, "shape": MIXTURE},
+            "parallel.expert_parallel.size",
+            "data x context 2",
+            "set it to 2",
+        ),
+        (
+            {"model": 4, "shape": replace(MIXTURE, expert_width=50)},
+            "parallel.model_parallel.size",
+            "expert_width 50",
+            "set it to 2",
+        ),
+        ({"expert": 2, "shape": None}, "parallel.expert_parallel.size", "is 2", "data_parallel"),
         ({"sharding": "half"}, "parallel.data_parallel.sharding", "half", "full"),
         ({"data": 0}, "parallel.data_parallel.size", "0", "1 or more"),
         ({"batch": 0}, "train.batch", "0", "1 or more"),
@@ -124,9 +156,9 @@ def test_a_split_untied_head_needs_a_divisible_vocab():
 
 
 @pytest.mark.parametrize("axis", ["model", "pipeline"])
-def test_a_module_of_unknown_size_can_only_be_copied(axis):
+def test_a_module_of_which_nothing_is_known_is_only_copied(axis):
     error = refused(shape=None, **{axis: 2})
-    assert "can only be copied" in error.message
+    assert "nothing is known of the model" in error.message
 
 
 @given(st.integers(1, 5000))

@@ -56,6 +56,12 @@ def test_a_split_layer_keeps_what_the_planner_says(gang, sequence, tmp_path):
     assert two_layers(gang, tmp_path, layout) == pytest.approx(2 * said, rel=0.05)
 
 
+def test_a_layer_that_exchanges_positions_keeps_what_the_planner_says(gang, tmp_path):
+    said = layer_activation_bytes(SHAPE, 2, 4, DEVICES["cpu"], exchanged=True)
+    found = two_layers(gang, tmp_path, Layout(model=2, context=2))
+    assert found == pytest.approx(2 * said / 2, rel=0.05)
+
+
 @pytest.mark.parametrize("sequence", [False, True])
 def test_a_recomputed_layer_keeps_its_input(gang, sequence, tmp_path):
     layout = Layout(model=2, split_sequence=sequence)

@@ -35,6 +35,7 @@ VERBS = {
     "diagnose": "Find where a run broke, the class of the fault, and repairs.",
     "quantize": "Quantize a model, measure what it lost, and keep it only within the limit.",
     "inspect": "List the tensors of a model by kind, with their types and sizes.",
+    "compare": "Run two versions of a model on the same inputs: agreement, sizes and speeds.",
     "eval": "Measure perplexity and bits per byte of a checkpoint on the validation split.",
     "export": "Write a checkpoint of a run as a model folder in Hugging Face layout.",
     "serve": "Serve a model folder, or the smallest model of a run, until Ctrl-C.",

@@ -75,6 +75,49 @@ spec_argument = click.argument(
 """The spec file; the verb gets `spec: Path`."""
 
 
+class _Share(click.ParamType[float]):
+    """A share of one, written `0.01` or `1%`."""
+
+    name = "share"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return it as a number from 0 to below 1."""
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = -1.0
+        if not 0 <= share < 1:
+            self.fail(f"`{value}` is no share; write for instance 1% or 0.01", param, ctx)
+        return share
+
+
+class _Duration(click.ParamType[float]):
+    """A time, written `90`, `90s`, `10m` or `1h`."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return it in seconds."""
+        text = str(value).strip().lower()
+        factor = {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
+        try:
+            seconds = float(text[:-1] if factor else text) * (factor or 1)
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds < float("inf"):
+            self.fail(f"`{value}` is no duration; write for instance 90s or 10m", param, ctx)
+        return seconds
+
+
+SHARE = _Share()
+DURATION = _Duration()
+
+
 def output_flags(function: F) -> F:
     """Add `--json`, `-q` and `-v`."""
     return json_flag(quiet_flag(verbose_flag(function)))

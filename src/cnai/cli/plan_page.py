@@ -23,6 +23,10 @@ def show_plan(out: Output, plan: ParallelPlan) -> None:
         f"batch     {plan.global_batch} sequences = {layout.data} x {plan.microbatches} "
         f"micro-batches x {plan.microbatch_rows}"
     )
+    if layout.context > 1:
+        out.text(f"context   each of {layout.context} ranks has a part of every sequence")
+    if layout.expert > 1:
+        out.text(f"experts   each of {layout.expert} ranks holds a part of every layer's experts")
     out.text(f"schedule  {plan.schedule}; parameters shared out over data ranks: {plan.sharding}")
     if plan.estimate is not None:
         out.text(f"step      about {format_seconds(plan.estimate.step_seconds)} (estimate)")

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
+    from cnai.core.events import Rebalanced
     from cnai.flows.listener import Listener
     from cnai.monitor import RunProgress
+    from cnai.monitor.progress import RankRow
 
 _LINE_SECONDS = 10.0
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -191,28 +193,53 @@ def training_picture(progress: RunProgress) -> RenderableType:
     )
     if progress.validation_loss is not None or progress.noise_scale is not None:
         head.add_row(*_unseen_and_noise(progress))
-    ranks = Table(box=None, padding=(0, 2), header_style="dim")
-    for column in ("rank", "step", "step time", "data wait", "update/weight", "seen"):
-        ranks.add_column(column, justify="right")
-    for row in progress.ranks[:16]:
-        ratio = "-" if row.update_ratio is None else f"{row.update_ratio:.1e}"
-        ranks.add_row(
-            str(row.rank),
-            str(row.step),
-            format_seconds(row.step_seconds),
-            format_seconds(row.data_wait_seconds),
-            ratio,
-            f"{format_seconds(row.age_seconds)} ago",
-        )
     more = len(progress.ranks) - 16
     parts: list[RenderableType] = [
         head,
         Text(sparkline([loss for _, loss in progress.loss_history])),
-        ranks,
+        _ranks_table(progress.ranks[:16]),
     ]
+    if progress.moves:
+        parts.append(Text(move_line(progress.moves[-1]), style="dim"))
     if more > 0:
         parts.append(Text(f"and {more} more ranks", style="dim"))
     return Group(*parts)
+
+
+def _ranks_table(rows: Sequence[RankRow]) -> RenderableType:
+    """Draw a line a rank; what it computes and waits where known, narrow enough for both."""
+    from rich.table import Table
+
+    known = any(row.compute_seconds is not None for row in rows)
+    table = Table(box=None, padding=(0, 1 if known else 2), header_style="dim")
+    more = ("computes", "waits") if known else ()
+    for column in ("rank", "step", "step time", *more, "data wait", "update/weight", "seen"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        times = [_seconds_or_dash(row.compute_seconds), _seconds_or_dash(row.wait_seconds)]
+        table.add_row(
+            str(row.rank),
+            str(row.step),
+            format_seconds(row.step_seconds),
+            *(times if known else ()),
+            format_seconds(row.data_wait_seconds),
+            "-" if row.update_ratio is None else f"{row.update_ratio:.1e}",
+            f"{format_seconds(row.age_seconds)} ago",
+        )
+    return table
+
+
+def move_line(move: Rebalanced) -> str:
+    """Return one line that tells of work that was moved."""
+    before, after = (" ".join(map(str, shares[:16])) for shares in (move.before, move.after))
+    verb, gain = ("moved back", "was") if move.is_rollback else ("moved", "expected")
+    return (
+        f"{move.moved} {verb} after step {move.step}: {before} -> {after}, {move.gain:.2f} x {gain}"
+    )
+
+
+def _seconds_or_dash(seconds: float | None) -> str:
+    return "-" if seconds is None else format_seconds(seconds)
 
 
 def _unseen_and_noise(progress: RunProgress) -> tuple[str, str]:

@@ -57,12 +57,30 @@ def quantize_channels(weight: NDArray[np.floating], axes: Sequence[int]) -> Quan
     if exact.size == 0:
         shape = [size if axis in set(axes) else 1 for axis, size in enumerate(exact.shape)]
         return QuantizedArray(values=exact.astype(np.int8), scale=np.ones(shape, np.float32))
-    scale = np.abs(exact).max(axis=inner, keepdims=True) / np.float32(LARGEST)
-    # A channel so small that its scale is no normal number rounds to zero instead of to infinity.
-    scale = np.where(scale < _SMALLEST_SCALE, np.float32(1), scale)
-    values = np.rint(exact / scale)
-    np.clip(values, -LARGEST, LARGEST, out=values)
-    return QuantizedArray(values=values.astype(np.int8), scale=scale)
+    scale = scales_of(exact, inner, LARGEST)
+    return QuantizedArray(values=rounded(exact, scale, LARGEST), scale=scale)
+
+
+def scales_of(
+    exact: NDArray[np.float32], inner: tuple[int, ...], largest: float
+) -> NDArray[np.float32]:
+    """Return the scales with which the largest number along some axes becomes `largest`.
+
+    Numbers so small that their scale is no normal number get the scale 1 and round to zero
+    instead of to infinity. A number that is infinite or none shows in its scale.
+    """
+    scale = np.abs(exact).max(axis=inner, keepdims=True) / np.float32(largest)
+    return np.where(scale < _SMALLEST_SCALE, np.float32(1), scale)
+
+
+def rounded(
+    exact: NDArray[np.float32], scale: NDArray[np.float32], largest: int
+) -> NDArray[np.int8]:
+    """Divide by the scales and round to whole numbers of at most `largest`."""
+    values = exact / scale
+    np.rint(values, out=values)
+    np.clip(values, -largest, largest, out=values)
+    return values.astype(np.int8)
 
 
 def rounding_error(before: NDArray[np.floating], after: NDArray[np.floating]) -> RoundingError:
@@ -92,8 +110,11 @@ def typical_error(
     Args:
         axes: The axes that count output channels; the others count inputs.
     """
-    change = np.square(after.astype(np.float32) - before.astype(np.float32))
-    square = np.square(before.astype(np.float32))
+    # Divided by the largest number, since the square of a huge one would be infinite.
+    peak = np.float32(max(float(np.abs(before).max(initial=0)), _SMALLEST_SCALE))
+    exact = before.astype(np.float32) / peak
+    change = np.square(after.astype(np.float32) / peak - exact)
+    square = np.square(exact)
     outputs = tuple(axes)
     norms, errors = square.sum(axis=outputs).reshape(-1), change.sum(axis=outputs).reshape(-1)
     alive = norms > 0

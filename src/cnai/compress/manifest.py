@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 from cnai.core.artifact import Artifact, ArtifactFile, Precision, Quality
 from cnai.core.errors import DataError
 from cnai.core.files import read_bytes, saving, sha256_of
 from cnai.core.records import decode, encode_pretty
-from cnai.core.shape import DecoderShape
 
 MANIFEST_FILE = "manifest.json"
 
@@ -20,19 +20,28 @@ def write_manifest(
     target: Path,
     source: str,
     precision: Precision,
-    shape: DecoderShape,
+    parameters: int,
     quality: Quality | None = None,
+    known: Mapping[str, str] | None = None,
 ) -> Artifact:
     """Describe the finished files of a folder, write that beside them and return it.
 
     The files lie in `folder` now and will lie at `target`.
 
+    Args:
+        known: Checksums of files that were taken when they were written.
+
     Raises:
         RunError: The folder cannot be written.
     """
+    sums = known or {}
     with saving(folder):
         files = tuple(
-            ArtifactFile(name=file.name, size_bytes=file.stat().st_size, sha256=sha256_of(file))
+            ArtifactFile(
+                name=file.name,
+                size_bytes=file.stat().st_size,
+                sha256=sums.get(file.name) or sha256_of(file),
+            )
             for file in sorted(folder.iterdir())
             if file.name != MANIFEST_FILE
         )
@@ -40,7 +49,7 @@ def write_manifest(
             path=str(target),
             source=source,
             precision=precision,
-            parameters=shape.parameters,
+            parameters=parameters,
             files=files,
             quality=quality,
         )

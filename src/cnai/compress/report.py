@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cnai.compress.agreement import Agreement
+from cnai.compress.guard.picture import bars, frontier, letter
+from cnai.compress.guard.trials import GroupError, Mode, Speed, Trial
 from cnai.compress.weight_only import Scheme, WeightReport
 from cnai.core.artifact import Quality
 from cnai.core.files import write_atomically
 from cnai.core.records import encode_pretty
-from cnai.core.units import format_bytes
+from cnai.core.units import format_bytes, format_seconds
 
 JSON, MARKDOWN = ".report.json", ".report.md"
 
@@ -24,10 +26,14 @@ class CompressionReport:
         weights: What became of each float constant.
         weight_cosine: Cosine between all weights before and after, as they lie on the disk.
         agreement: Of the outputs; None where no installed runtime runs the format.
-        quality: A metric on labelled data; None where none was given.
+        quality: What was lost on the user's data; None where none was given.
         notes: What the user should know, in sentences.
         command: What reproduces it.
         sha256: Of the model file.
+        mode: What INT8 is used for.
+        speed: Against the source, on the user's data; None where it was not measured.
+        trials: Every model that was tried, this one among them.
+        groups: What each group does alone in INT8, where that was asked.
     """
 
     source: str
@@ -44,6 +50,10 @@ class CompressionReport:
     seconds: float
     command: str
     sha256: str
+    mode: Mode = Mode.WEIGHT_ONLY
+    speed: Speed | None = None
+    trials: tuple[Trial, ...] = ()
+    groups: tuple[GroupError, ...] = ()
 
     @property
     def ratio(self) -> float:
@@ -80,14 +90,67 @@ def markdown(report: CompressionReport) -> str:
         f" {format_bytes(report.before_bytes)} to {format_bytes(report.after_bytes)},"
         f" {report.ratio:.2f} times smaller.",
         "",
-        f"- weights: {report.count(Scheme.INT8)} INT8, {report.count(Scheme.FLOAT16)} float16,"
+        f"- weights: {report.count(Scheme.COMPUTED)} in INT8 arithmetic,"
+        f" {report.count(Scheme.INT8)} stored in INT8, {report.count(Scheme.FLOAT16)} float16,"
         f" {report.count(Scheme.KEPT)} as they were; cosine {report.weight_cosine:.6f}",
     ]
+    if report.quality is not None:
+        lines.append(f"- loss: {quality_words(report.quality)}")
+    if report.speed is not None:
+        lines.append(f"- speed: {speed_words(report.speed)}")
     if report.agreement is not None:
         lines.append(f"- outputs: {agreement_words(report.agreement)}")
     lines += [f"- {note}" for note in report.notes]
-    lines += ["", "Again with:", "", f"    {report.command}", "", *_table(report.weights), ""]
+    lines += ["", "Again with:", "", f"    {report.command}", "", *_trial_lines(report)]
+    lines += [*_table(report.weights), ""]
     return "\n".join(lines)
+
+
+def quality_words(quality: Quality) -> str:
+    """Say what was lost, how sure that is, and what was allowed."""
+    words = (
+        f"{quality.metric} {quality.before:.4f} -> {quality.after:.4f}, "
+        f"{quality.relative_loss:+.2%} (95 % interval {quality.low:+.2%} to {quality.high:+.2%}, "
+        f"{quality.samples} samples); allowed {quality.allowed_loss:.2%}"
+    )
+    if quality.low <= quality.allowed_loss < quality.high:
+        words += f"; not resolvable with {quality.samples} samples"
+    return words
+
+
+def speed_words(speed: Speed) -> str:
+    """Say how fast the model became."""
+    verdict = "faster" if speed.faster else ("slower" if speed.slower else "neither proved")
+    return (
+        f"{speed.ratio:.2f} x the source's ({speed.low:.2f} to {speed.high:.2f}, {verdict}; "
+        f"{format_seconds(speed.after_seconds)} a run of {speed.rows}, one thread)"
+    )
+
+
+def _trial_lines(report: CompressionReport) -> list[str]:
+    """Return the trials as a table, the frontier and what each group does alone."""
+    if not report.trials:
+        return []
+    rows = [
+        "| | tried | loss | interval | speed | size | verdict |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for index, one in enumerate(report.trials):
+        quality = one.score.quality if one.score else None
+        loss = f"{quality.relative_loss:+.2%}" if quality else "-"
+        interval = f"{quality.low:+.2%} to {quality.high:+.2%}" if quality else "-"
+        speed = f"{one.speed.ratio:.2f} x" if one.speed else "-"
+        size = format_bytes(one.size_bytes) if one.size_bytes else "-"
+        verdict = "**chosen**" if one.chosen else (one.reason or "good")
+        name = letter(index, passed=one.passed)
+        rows.append(f"| {name} | {one.name} | {loss} | {interval} | {speed} | {size} | {verdict} |")
+    lines = ["## Tried", "", *rows, ""]
+    for title, picture in (
+        ("Speed and change of the outputs (capitals passed):", frontier(report.trials)),
+        ("Change of the outputs when only this group is in INT8:", bars(report.groups)),
+    ):
+        lines += [title, "", *(f"    {line}" for line in picture), ""] if picture else []
+    return [*lines, "## Weights", ""]
 
 
 def agreement_words(agreement: Agreement) -> str:

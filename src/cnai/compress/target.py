@@ -75,7 +75,7 @@ def check_target_file(target: Path, *, source: Path, marks: Sequence[Path]) -> N
             where=str(target),
             hint=_ELSEWHERE,
         )
-    if target.is_dir():
+    if target.is_dir() and not source.is_dir():
         raise SpecError(
             f"`{target}` is a folder; a file was given, so a file is written",
             where=str(target),
@@ -87,7 +87,15 @@ def check_target_file(target: Path, *, source: Path, marks: Sequence[Path]) -> N
             where=str(target),
             hint=_ELSEWHERE,
         )
-    _check_place(target, needed_bytes=source.stat().st_size)
+    _check_place(target, needed_bytes=_bytes_of(source))
+
+
+def _bytes_of(source: Path) -> int:
+    """Return the bytes of a model file with those of its external data, or of a folder."""
+    if source.is_dir():
+        return sum(file.stat().st_size for file in source.rglob("*") if file.is_file())
+    beside = [one for one in source.parent.glob(f"{source.name}*") if one.is_file()]
+    return sum(one.stat().st_size for one in beside if one.suffix not in {".json", ".md"})
 
 
 def _overlap(source: Path, target: Path) -> bool:

@@ -29,6 +29,8 @@ LARGEST_ERROR = 0.04
 """Relative error above which INT8 is not used: four times that of normally distributed weights."""
 _LARGEST_UNKNOWN_ERROR = 0.01
 _UNKNOWN_SHARE = 0.01
+_LARGEST_SHARE = 0.75
+"""Of its bytes that a weight may still take; narrow matrices are mostly scales."""
 _LARGEST_FLOAT16 = 65504.0
 
 Progress = Callable[[int, int], None]
@@ -39,6 +41,9 @@ class Scheme(StrEnum):
     """What a weight becomes."""
 
     INT8 = "int8"
+    """Stored in INT8, computed with as floats."""
+    COMPUTED = "int8 arithmetic"
+    """Stored in INT8 and multiplied in INT8."""
     FLOAT16 = "float16"
     KEPT = "kept"
 
@@ -73,10 +78,16 @@ class Wishes:
     Attributes:
         scheme: INT8, or FLOAT16 for a plain cast.
         ignore: Regular expression; weights whose name it finds stay as they are.
+        bases: Whether fixed bases may become INT8; only where data proves that it does no harm.
+        rough: Whether weights that INT8 changes much may become it nevertheless; likewise.
+        half: Names of weights that become float16, because INT8 of them did harm.
     """
 
     scheme: Scheme = Scheme.INT8
     ignore: str | None = None
+    bases: bool = False
+    rough: bool = False
+    half: frozenset[str] = frozenset()
 
 
 def shrink(
@@ -112,18 +123,29 @@ def _shrink_one(model: ModelFile, weight: Weight, wishes: Wishes, total: int) ->
             where=weight.name,
             hint="the training diverged or the file is damaged; take an earlier checkpoint",
         )
-    if wishes.scheme is Scheme.FLOAT16:
-        return _as_float16(model, weight, values, "asked for")
-    if is_fixed_basis(_channels_first(values, weight.axes)):
-        return _as_float16(model, weight, values, "is the fixed basis of a transform")
+    reason = _reason_for_float16(values, weight, wishes)
+    if reason:
+        return _as_float16(model, weight, values, reason)
     new, error, typical = _rounded(values, weight)
+    size = new.values.nbytes + new.scale.size * weight.size_bytes // max(1, weight.size)
     worst = max(error.relative, typical)
-    if worst > (LARGEST_ERROR if weight.use else _LARGEST_UNKNOWN_ERROR):
+    if not wishes.rough and worst > (LARGEST_ERROR if weight.use else _LARGEST_UNKNOWN_ERROR):
         why = f"INT8 would change it by {worst:.1%}"
         return _as_float16(model, weight, values, why)
+    if size > _LARGEST_SHARE * weight.size_bytes:
+        return _report(weight, Scheme.KEPT, "is too small to gain anything")
     model.replace(weight, new)
-    size = new.values.nbytes + new.scale.size * weight.size_bytes // max(1, weight.size)
     return _report(weight, Scheme.INT8, "", error, size)
+
+
+def _reason_for_float16(values: NDArray[np.floating], weight: Weight, wishes: Wishes) -> str:
+    if wishes.scheme is Scheme.FLOAT16:
+        return "asked for"
+    if weight.name in wishes.half:
+        return "INT8 of it changes the outputs too much"
+    if not wishes.bases and is_fixed_basis(_channels_first(values, weight.axes)):
+        return "is the fixed basis of a transform"
+    return ""
 
 
 def _reason_to_keep(weight: Weight, wishes: Wishes, overhead: int, total: int) -> str:

@@ -61,3 +61,26 @@ class DatasetManifest:
     def validation_rows(self) -> int:
         """Rows for validation."""
         return sum(block.rows for block in self.validation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedDataset:
+    """A dataset of the user's own, which a function returns and which is read item by item.
+
+    Attributes:
+        digest: Hash of the function's name, the number of items and a sample of them; equal digests
+            mean that the dataset is very likely the same.
+        source: `package.module:function`.
+        train_rows: Items for training.
+        validation_rows: Items kept for validation.
+        columns: What an item holds, a line each, for people.
+    """
+
+    digest: str
+    source: str
+    train_rows: int
+    validation_rows: int
+    columns: tuple[str, ...]
+
+
+Dataset = DatasetManifest | IndexedDataset

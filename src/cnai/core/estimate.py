@@ -13,6 +13,7 @@ class StepEstimate:
         step_seconds: The whole step.
         compute_seconds: Matrix products of the slowest stage, over all its microbatches.
         tensor_seconds: All-reduces inside the layers of that stage.
+        exchange_seconds: All-to-alls inside the layers of that stage.
         data_seconds: Exchange of gradients (and of sharded parameters) over the data axis.
         bubble_fraction: Share of the pipeline's time in which a stage waits for its neighbours.
         tokens_per_second: Tokens of the global batch over `step_seconds`.
@@ -26,3 +27,4 @@ class StepEstimate:
     bubble_fraction: float
     tokens_per_second: float
     utilization: float
+    exchange_seconds: float = 0.0

@@ -42,6 +42,7 @@ class RankReady(Event):
         trainable: Those of them that training changes; None in events of older versions.
         frozen: Names of the parameters that training leaves alone on purpose, with `*` for the
             index of the layer.
+        seconds: Time from the start of its process; None in events of older versions.
     """
 
     rank: int
@@ -51,6 +52,7 @@ class RankReady(Event):
     parameters: int
     trainable: int | None = None
     frozen: tuple[str, ...] = ()
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,9 @@ class StepDone(Event):
         noise_scale: Gradient noise scale in sequences, a running average over this attempt's
             steps; None where there is one data rank, under full sharding, or before it shows.
         step_seconds: Wall time of the step, with `data_wait_seconds` of it spent waiting for data.
+        rows: Sequences that this rank took; None in events of older versions.
+        stage_seconds: Time that it computed, forward and backward, for each of its stages.
+        wait_seconds: Time that it waited for other ranks, and in messages to them.
     """
 
     rank: int
@@ -80,6 +85,14 @@ class StepDone(Event):
     step_seconds: float
     data_wait_seconds: float
     noise_scale: float | None = None
+    rows: int | None = None
+    stage_seconds: tuple[float, ...] = ()
+    wait_seconds: float | None = None
+
+    @property
+    def compute_seconds(self) -> float:
+        """Time that this rank computed, without any wait."""
+        return sum(self.stage_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +187,31 @@ class LayoutChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalanced(Event):
+    """Work was moved from slow ranks to fast ones, or such a move was taken back.
+
+    Attributes:
+        step: Step after which it holds.
+        moved: `rows` of the batch between data ranks, or `layers` between stages of the pipeline.
+        before: Rows of each data rank, or layers of each stage, until then.
+        after: The same from then on.
+        gain: Throughput that was expected over the one before; of a move that is taken back, what
+            was measured.
+        reason: Why, with the numbers.
+        is_rollback: Whether it takes the move before it back.
+    """
+
+    attempt: int
+    step: int
+    moved: str
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    gain: float
+    reason: str
+    is_rollback: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
     """One way to mend a fault.
 
@@ -218,7 +256,7 @@ KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
         AttemptStarted, RankReady, StepDone, EvaluationDone, CheckpointSaved, CheckpointRejected,
-        RankFailed, RankLost, LayoutChanged, Finding, RunEnded,
+        RankFailed, RankLost, LayoutChanged, Rebalanced, Finding, RunEnded,
     )
 }  # fmt: skip
 

@@ -13,33 +13,35 @@ from cnai.core.schedules import schedule_named
 
 
 class Sharding(StrEnum):
-    """What the ranks of a data-parallel group keep of the parameters they share."""
+    """What the ranks that hold copies of the model keep of the parameters they share."""
 
     NONE = "none"
     HYBRID = "hybrid"
     FULL = "full"
 
-    def ranks(self, data: int, group: int) -> int:
-        """Return over how many of the `data` ranks a parameter is shared out."""
-        return {Sharding.NONE: 1, Sharding.HYBRID: group, Sharding.FULL: data}[self]
+    def ranks(self, copies: int, group: int) -> int:
+        """Return over how many of the copies a parameter is shared out."""
+        return {Sharding.NONE: 1, Sharding.HYBRID: group, Sharding.FULL: copies}[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A rank's coordinates in the mesh (pipeline, data, model)."""
+    """A rank's coordinates in the mesh (pipeline, data, context, model)."""
 
     rank: int
     pipeline: int
     data: int
     model: int
+    context: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Sizes of the three parallel axes.
+    """Sizes of the parallel axes.
 
-    Ranks are numbered with the model axis innermost, because its members talk most, and the
-    pipeline axis outermost: `rank = (pipeline * data_size + data) * model_size + model`.
+    Ranks are numbered with the model axis innermost, because its members talk most, the context
+    axis around it, and the pipeline axis outermost:
+    `rank = ((pipeline * data_size + data) * context_size + context) * model_size + model`.
 
     Attributes:
         data: Copies of the model that each take a share of every batch.
@@ -50,6 +52,10 @@ class Layout:
             untied head with the last layer.
         split_sequence: Whether the model axis also shares out the positions of the residual stream
             between split layers (sequence parallelism).
+        context: Ranks that each take a part of the positions of the same sequences through the
+            whole model, and exchange them for heads in attention (context parallelism).
+        expert: Ranks over which the experts of a layer are spread (expert parallelism). They are
+            neighbours among the ranks of the data and context axes, so there are no more ranks.
     """
 
     data: int = 1
@@ -57,17 +63,38 @@ class Layout:
     pipeline: int = 1
     split_layer: int = 0
     split_sequence: bool = False
+    context: int = 1
+    expert: int = 1
+
+    @property
+    def copies(self) -> int:
+        """Ranks that hold the same weights and average their gradients: data x context."""
+        return self.data * self.context
+
+    @property
+    def expert_copies(self) -> int:
+        """Ranks that hold the same experts."""
+        return self.copies // self.expert
+
+    def expert_shards(self, sharding: Sharding, width: int) -> int:
+        """Return over how many of those the numbers of spread experts are shared out.
+
+        Full sharding does so where the model's width divides; else each holds all.
+        """
+        spread = self.expert > 1 and sharding is Sharding.FULL
+        return self.expert_copies if spread and width % self.expert_copies == 0 else 1
 
     @property
     def ranks(self) -> int:
         """Number of ranks."""
-        return self.data * self.model * self.pipeline
+        return self.copies * self.model * self.pipeline
 
     def place(self, rank: int) -> Place:
         """Return the coordinates of a rank."""
         rest, model = divmod(rank, self.model)
+        rest, context = divmod(rest, self.context)
         pipeline, data = divmod(rest, self.data)
-        return Place(rank=rank, pipeline=pipeline, data=data, model=model)
+        return Place(rank=rank, pipeline=pipeline, data=data, model=model, context=context)
 
     def places(self) -> Iterator[Place]:
         """Yield the coordinates of every rank."""
@@ -78,7 +105,9 @@ class Layout:
         return self.model > 1 and layer >= self.split_layer
 
     def __str__(self) -> str:
-        return f"dp{self.data} x tp{self.model} x pp{self.pipeline}"
+        context = f" x cp{self.context}" if self.context > 1 else ""
+        expert = f", ep{self.expert}" if self.expert > 1 else ""
+        return f"dp{self.data} x tp{self.model} x pp{self.pipeline}{context}{expert}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +207,7 @@ class ParallelPlan:
     @property
     def shards(self) -> int:
         """Ranks over which a parameter is shared out, 1 = none."""
-        return self.sharding.ranks(self.layout.data, self.shard_group)
+        return self.sharding.ranks(self.layout.copies, self.shard_group)
 
     @property
     def virtual(self) -> int:

@@ -1,7 +1,7 @@
 """The `config.json` of a Hugging Face folder, to a decoder's shape and back.
 
-Read are Llama and the models that differ from it by an option of the decoder: Mistral, Qwen2 and
-Qwen3.
+Read are Llama and the models that differ from it by an option of the decoder: Mistral, Qwen2,
+Qwen3, and the mixtures of experts Mixtral and Qwen3-MoE.
 
 No torch here: the planner reads the shape of a model of 100 B parameters on a laptop.
 """
@@ -45,6 +45,13 @@ class FamilyConfig:
     sliding_window: int | None = None
     use_sliding_window: bool = True
     layer_types: list[str] | None = None
+    num_experts: int = 0
+    num_local_experts: int = 0
+    num_experts_per_tok: int = 0
+    moe_intermediate_size: int | None = None
+    decoder_sparse_step: int = 1
+    mlp_only_layers: list[int] | None = None
+    norm_topk_prob: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +63,14 @@ class Family:
         defaults: Where a key that its `config.json` leaves out means something else than in Llama.
         attention_bias: Queries, keys and values have a bias, whatever the config says.
         qk_norm: Queries and keys are normed.
+        sparse: Layers have experts.
     """
 
     architecture: str
     defaults: dict[str, Any]
     attention_bias: bool = False
     qk_norm: bool = False
+    sparse: bool = False
 
 
 _QWEN = {
@@ -83,6 +92,30 @@ FAMILIES = {
     "qwen2": Family(architecture="Qwen2ForCausalLM", defaults=_QWEN, attention_bias=True),
     "qwen3": Family(
         architecture="Qwen3ForCausalLM", defaults=_QWEN | {"head_dim": 128}, qk_norm=True
+    ),
+    "mixtral": Family(
+        architecture="MixtralForCausalLM",
+        defaults={
+            "num_key_value_heads": 8,
+            "max_position_embeddings": 131_072,
+            "rms_norm_eps": 1e-5,
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
+        },
+        sparse=True,
+    ),
+    "qwen3_moe": Family(
+        architecture="Qwen3MoeForCausalLM",
+        defaults=_QWEN
+        | {
+            "num_key_value_heads": 4,
+            "num_local_experts": 128,
+            "num_experts_per_tok": 8,
+            "moe_intermediate_size": 768,
+            "norm_topk_prob": False,
+        },
+        qk_norm=True,
+        sparse=True,
     ),
 }
 """What is read, by `model_type`."""
@@ -153,7 +186,20 @@ def shape_of(plain: dict[str, Any], *, where: str, sequence: int | None = None) 
         attention_bias=family.attention_bias,
         qk_norm=family.qk_norm,
         head_size=head_width,
+        **(_experts(config) if family.sparse else {}),
     )
+
+
+def _experts(config: FamilyConfig) -> dict[str, Any]:
+    """Return the fields of the shape that tell of experts."""
+    return {
+        "experts": config.num_experts or config.num_local_experts,
+        "experts_per_token": config.num_experts_per_tok,
+        "expert_width": config.moe_intermediate_size or config.intermediate_size,
+        "sparse_step": config.decoder_sparse_step,
+        "dense_layers": tuple(config.mlp_only_layers or ()),
+        "normed_choice": config.norm_topk_prob,
+    }
 
 
 def _words(names: Iterable[str]) -> str:
@@ -182,8 +228,17 @@ def _problems(config: FamilyConfig, sequence: int) -> Iterator[str]:
         yield "`attention_bias` is true; a bias on the attention's output is not read"
     if config.mlp_bias:
         yield "`mlp_bias` is true; a bias in the feed-forward part is not read"
+    yield from _expert_problems(config)
     yield from _window_problems(config, sequence)
     yield from _rope_problems(config)
+
+
+def _expert_problems(config: FamilyConfig) -> Iterator[str]:
+    experts = config.num_experts or config.num_local_experts
+    if experts and not 1 <= config.num_experts_per_tok <= experts:
+        yield f"`num_experts_per_tok` is {config.num_experts_per_tok}, of {experts} experts"
+    if config.decoder_sparse_step < 1:
+        yield f"`decoder_sparse_step` is {config.decoder_sparse_step}; it must be at least 1"
 
 
 def _window_problems(config: FamilyConfig, sequence: int) -> Iterator[str]:
@@ -214,14 +269,30 @@ def family_of(shape: DecoderShape) -> str:
     Raises:
         DataError: No architecture of transformers has this mix of options.
     """
+    options = (shape.attention_bias, shape.qk_norm, shape.experts > 0)
     for name, family in FAMILIES.items():
-        if (family.attention_bias, family.qk_norm) == (shape.attention_bias, shape.qk_norm):
+        if (family.attention_bias, family.qk_norm, family.sparse) == options:
+            if name == "mixtral" and not _is_mixtral(shape):
+                break
             return name
+    if shape.experts:
+        raise DataError(
+            "no architecture of transformers has this mix of experts",
+            where="model.experts",
+            hint="set `model.qk_norm: true` and `model.attention_bias: false`, which makes it a "
+            "Qwen3-MoE",
+        )
     raise DataError(
         "no architecture of transformers has biases and normed queries and keys together",
         where="model.attention_bias",
         hint="set `model.attention_bias: false`, which makes it a Qwen3",
     )
+
+
+def _is_mixtral(shape: DecoderShape) -> bool:
+    """Tell whether all layers are sparse, as wide as the model says, with weights that add to 1."""
+    all_sparse = shape.sparse_layers == shape.layers
+    return all_sparse and shape.normed_choice and shape.expert_width == shape.ffn_width
 
 
 def config_of(shape: DecoderShape, *, end_token: int | None = None) -> dict[str, Any]:
@@ -238,6 +309,18 @@ def config_of(shape: DecoderShape, *, end_token: int | None = None) -> dict[str,
     own: dict[str, Any] = {"attention_bias": False, "mlp_bias": False}
     if kind != "llama":
         own = {"use_sliding_window": False, "sliding_window": None}
+    if shape.experts:
+        own["num_experts_per_tok"] = shape.experts_per_token
+    if kind == "mixtral":
+        own |= {"num_local_experts": shape.experts}
+    elif shape.experts:
+        own |= {
+            "num_experts": shape.experts,
+            "moe_intermediate_size": shape.expert_width,
+            "decoder_sparse_step": shape.sparse_step,
+            "mlp_only_layers": list(shape.dense_layers),
+            "norm_topk_prob": shape.normed_choice,
+        }
     return own | {
         "architectures": [FAMILIES[kind].architecture],
         "model_type": kind,

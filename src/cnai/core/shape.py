@@ -13,7 +13,8 @@ from dataclasses import dataclass
 class DecoderShape:
     """A Llama-style decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
 
-    With `attention_bias` it is a Qwen2, with `qk_norm` a Qwen3; Mistral has Llama's shape.
+    With `attention_bias` it is a Qwen2, with `qk_norm` a Qwen3; Mistral has Llama's shape. With
+    `experts` a layer's feed-forward part is a mixture: Qwen3-MoE with `qk_norm`, else Mixtral.
 
     Attributes:
         layers: Transformer layers.
@@ -29,6 +30,12 @@ class DecoderShape:
         attention_bias: Queries, keys and values are projected with a bias.
         qk_norm: Queries and keys are normed, head by head, before they are turned.
         head_size: Size of one head where it is not `width` over `heads`; None = it is.
+        experts: Experts of a sparse layer; 0 = all layers are dense.
+        experts_per_token: Experts that each token goes through.
+        expert_width: Inner size of an expert.
+        sparse_step: Every so many layers one is sparse: the last of each such group.
+        dense_layers: Layers that are dense all the same.
+        normed_choice: The weights of the experts that a token goes through add up to 1.
     """
 
     layers: int
@@ -44,6 +51,12 @@ class DecoderShape:
     attention_bias: bool = False
     qk_norm: bool = False
     head_size: int | None = None
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_width: int = 0
+    sparse_step: int = 1
+    dense_layers: tuple[int, ...] = ()
+    normed_choice: bool = True
 
     @property
     def head_width(self) -> int:
@@ -77,14 +90,47 @@ class DecoderShape:
 
     @property
     def ffn_parameters(self) -> int:
-        """Weights of the three feed-forward matrices of one layer."""
+        """Weights of the three feed-forward matrices of one dense layer."""
         return 3 * self.width * self.ffn_width
 
     @property
+    def expert_parameters(self) -> int:
+        """Weights of the three matrices of one expert."""
+        return 3 * self.width * self.expert_width
+
+    @property
+    def router_parameters(self) -> int:
+        """Weights of the router of one sparse layer."""
+        return self.width * self.experts
+
+    def is_sparse(self, layer: int) -> bool:
+        """Tell whether a layer has experts."""
+        return (
+            self.experts > 0
+            and (layer + 1) % self.sparse_step == 0
+            and layer not in self.dense_layers
+        )
+
+    @property
+    def sparse_layers(self) -> int:
+        """Number of layers with experts."""
+        return sum(self.is_sparse(layer) for layer in range(self.layers))
+
+    @property
     def layer_parameters(self) -> int:
-        """Parameters of one transformer layer, with its biases and norms."""
+        """Parameters of one dense transformer layer, with its biases and norms."""
         matrices = self.attention_parameters + self.ffn_parameters
         return matrices + self.bias_parameters + self.norm_parameters
+
+    @property
+    def sparse_layer_parameters(self) -> int:
+        """Parameters of one transformer layer with all its experts and the router."""
+        ffn = self.experts * self.expert_parameters + self.router_parameters
+        return self.layer_parameters - self.ffn_parameters + ffn
+
+    def parameters_of(self, layer: int) -> int:
+        """Parameters of a layer."""
+        return self.sparse_layer_parameters if self.is_sparse(layer) else self.layer_parameters
 
     @property
     def embedding_parameters(self) -> int:
@@ -99,19 +145,29 @@ class DecoderShape:
     @property
     def parameters(self) -> int:
         """All parameters, each counted once."""
-        return (
-            self.embedding_parameters + self.layers * self.layer_parameters + self.head_parameters
-        )
+        layers = sum(self.parameters_of(layer) for layer in range(self.layers))
+        return self.embedding_parameters + layers + self.head_parameters
 
-    def layer_flops(self, sequence: int) -> int:
-        """Forward FLOPs of one layer for one token in a sequence of that length.
+    @property
+    def active_parameters(self) -> int:
+        """Those of them that a token goes through."""
+        idle = (self.experts - self.experts_per_token) * self.expert_parameters
+        return self.parameters - self.sparse_layers * idle
+
+    def layer_flops(self, sequence: int, layer: int = 0) -> int:
+        """Forward FLOPs of a layer for one token in a sequence of that length.
+
+        Of the experts only those that a token goes through count.
 
         Two per weight in a matrix product, and 4 x H x K x T (H heads of width K) for scores and
         weighted sum, over the full square as the dense kernels compute it. Source: Kaplan et al.
         2020, arXiv 2001.08361, table 1, with the attention term of Narayanan et al. 2021,
         arXiv 2104.04473, section 5.1.
         """
-        matrices = 2 * (self.attention_parameters + self.ffn_parameters)
+        ffn = self.ffn_parameters
+        if self.is_sparse(layer):
+            ffn = self.experts_per_token * self.expert_parameters + self.router_parameters
+        matrices = 2 * (self.attention_parameters + ffn)
         return matrices + 4 * self.query_width * sequence
 
     def head_flops(self) -> int:
@@ -121,4 +177,5 @@ class DecoderShape:
     def train_flops_per_token(self, sequence: int | None = None) -> int:
         """FLOPs of forward and backward (three times forward) for one token."""
         length = self.sequence if sequence is None else sequence
-        return 3 * (self.layers * self.layer_flops(length) + self.head_flops())
+        layers = sum(self.layer_flops(length, layer) for layer in range(self.layers))
+        return 3 * (layers + self.head_flops())

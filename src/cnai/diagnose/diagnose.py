@@ -20,14 +20,16 @@ from cnai.core.events import (
     StepDone,
 )
 from cnai.core.runfolder import RunFolder, read_events
-from cnai.diagnose.diagnosis import Diagnosis, LogLine, Verdict
+from cnai.diagnose.diagnosis import Diagnosis, Guess, LogLine, Verdict
+from cnai.diagnose.faults import faults
 from cnai.diagnose.repairs import repairs_for
-from cnai.diagnose.signatures import Role, match_line
+from cnai.diagnose.signatures import Matcher, Role
 from cnai.diagnose.tail import read_tail
-from cnai.diagnose.witness import Witness, of_failure, of_log, of_loss, rank_lines
+from cnai.diagnose.witness import Part, Witness, of_failure, of_log, of_loss, rank_lines
 
 _FAULT_OF_DETECTOR = {"nonfinite": "nan_loss", "stalled": "collective_timeout"}
 _MEMORY_FAULTS = {"host_oom"}
+_OTHERS = 2
 
 
 def diagnose_run(run: RunFolder) -> Diagnosis:
@@ -70,37 +72,59 @@ def _tail_lines(event: RankLost) -> list[LogLine]:
 
 def _memory_lines(run: RunFolder) -> list[LogLine]:
     """Return the lines of all logs that tell of exhausted memory."""
+    matcher = Matcher()
     return [
         line
         for path in sorted(run.logs.glob("*.log"))
         for line in read_tail(path, name=str(path.relative_to(run.root)))
-        if (found := match_line(line.text)) and found.fault in _MEMORY_FAULTS
+        if any(
+            row.fault in _MEMORY_FAULTS and row.role is Role.ROOT for row in matcher.find(line.text)
+        )
     ]
 
 
 def _judge(run: RunFolder, events: Sequence[Event], witnesses: Sequence[Witness]) -> Diagnosis:
-    root = max(witnesses, key=lambda one: (one.names_a_fault, one.role, -one.time_unix))
+    root = max(witnesses, key=lambda one: (one.names_a_fault, one.part, -one.time_unix))
     if not root.names_a_fault:
         return _nobody_knows(run, root, witnesses)
     others = [one for one in witnesses if one.rank != root.rank]
-    cascade = sorted(one.rank for one in others if one.role < root.role or not one.names_a_fault)
-    rivals = {one.fault for one in others if one.role is root.role} - {root.fault}
-    silent = _silent_rank(events, witnesses) if root.role is Role.WAITED else None
+    cascade = sorted(one.rank for one in others if one.part < root.part or not one.names_a_fault)
+    rivals = {one.fault for one in others if one.part is root.part} - {root.fault}
+    silent = _silent_rank(events, witnesses) if root.part is Part.WAITED else None
     rank = root.rank if silent is None else silent
     recovered = _recovered(events, root.time_unix)
+    confidence = round(root.confidence * (0.7 if rivals else 1.0), 2)
     return Diagnosis(
         verdict=Verdict.FAULT,
         fault=root.fault,
+        action=_action(root.fault),
+        root_stream=str(rank),
+        top=_guesses(root, confidence),
         summary=_summary(root, rank, recovered=recovered),
         root_rank=rank,
         root_line=root.line if rank == root.rank else None,
         cascade_ranks=tuple(sorted({*cascade, root.rank} - {rank})) if silent is not None
         else tuple(cascade),
-        confidence=round(root.confidence * (0.7 if rivals else 1.0), 2),
+        confidence=confidence,
         evidence=tuple(one.why for one in (root, *others)),
-        repairs=repairs_for(root, run, recovered=recovered),
+        repairs=repairs_for(
+            root.fault, run, frame=root.frame, hint=root.hint, recovered=recovered
+        ),
         recovered=recovered,
     )  # fmt: skip
+
+
+def _action(fault: str | None) -> str | None:
+    return faults()[fault].action if fault in faults() else None
+
+
+def _guesses(root: Witness, confidence: float) -> tuple[Guess, ...]:
+    """Return the class with those that it may be instead, which share what is left."""
+    near = faults()[root.fault].near if root.fault in faults() else ()
+    others = [one for one in dict.fromkeys((*root.others, *near)) if one != root.fault][:_OTHERS]
+    left = round((1 - confidence) / (len(others) + 1), 2)
+    guesses = [Guess(fault=one, confidence=left) for one in others]
+    return (Guess(fault=root.fault or "", confidence=confidence), *guesses)
 
 
 def _summary(root: Witness, rank: int, *, recovered: bool) -> str:
@@ -137,10 +161,10 @@ def _nobody_knows(run: RunFolder, first: Witness, witnesses: Sequence[Witness]) 
         summary=f"{first.why}, for no reason that is known",
         root_rank=first.rank if len(ranks) == 1 else None,
         root_line=first.line,
-        cascade_ranks=ranks if first.role is Role.CASCADE else (),
+        cascade_ranks=ranks if first.part is Part.VICTIM else (),
         confidence=0.2,
         evidence=tuple(one.why for one in witnesses),
-        repairs=repairs_for(first, run),
+        repairs=repairs_for(None, run),
     )
 
 
@@ -168,18 +192,21 @@ def _of_finding(run: RunFolder, finding: Finding) -> Diagnosis:
         rank=finding.rank or 0,
         time_unix=finding.time_unix,
         fault=fault,
-        role=Role.ROOT,
+        part=Part.ROOT,
         confidence=0.8,
         why=f"the detector {finding.detector} found: {finding.message}",
     )
     return Diagnosis(
         verdict=Verdict.FAULT,
         fault=fault,
+        action=_action(fault),
+        root_stream=None if finding.rank is None else str(finding.rank),
+        top=_guesses(witness, witness.confidence),
         summary=f"{fault}: {finding.message}",
         root_rank=finding.rank,
         confidence=witness.confidence,
         evidence=(witness.why, *finding.evidence),
-        repairs=finding.repairs or repairs_for(witness, run),
+        repairs=finding.repairs or repairs_for(fault, run),
     )
 
 
@@ -193,7 +220,7 @@ def _of_logs(run: RunFolder) -> list[Witness] | None:
         witness = of_log(int(number), math.inf, rank_lines(run, int(number)))
         if witness is not None:
             heard.append(witness)
-    return heard if any(one.role is Role.ROOT for one in heard) else None
+    return heard if any(one.part is Part.ROOT for one in heard) else None
 
 
 def _no_sign(run: RunFolder, events: Sequence[Event], ended: RunEnded | None) -> Diagnosis:
@@ -208,12 +235,9 @@ def _no_sign(run: RunFolder, events: Sequence[Event], ended: RunEnded | None) ->
         summary = "the run has no recorded end and nobody works on it: its supervisor was killed"
     else:
         summary = "the run has no events"
-    nobody = Witness(
-        rank=0, time_unix=0.0, fault=None, role=Role.WAITED, confidence=0.2, why=summary
-    )
     return Diagnosis(
         verdict=Verdict.UNKNOWN,
         summary=summary,
         confidence=0.2,
-        repairs=repairs_for(nobody, run),
+        repairs=repairs_for(None, run),
     )

@@ -29,6 +29,14 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Guess:
+    """A class of fault that it may be, with a confidence from 0 to 1."""
+
+    fault: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """Why a run broke off, or that it did not.
 
@@ -42,6 +50,10 @@ class Diagnosis:
         evidence: What was seen, a sentence each.
         repairs: What to do, best first.
         recovered: Whether the run went on after the fault.
+        action: What to do by default: restart_same, restart_exclude_node, previous_checkpoint,
+            change_config, fix_code or hold; None without a fault.
+        root_stream: Log in which it began: a rank's number, `agent`, `dmesg:NODE`.
+        top: The classes that it may be, best first.
     """
 
     verdict: Verdict
@@ -54,3 +66,6 @@ class Diagnosis:
     evidence: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
     recovered: bool = False
+    action: str | None = None
+    root_stream: str | None = None
+    top: tuple[Guess, ...] = ()

@@ -5,7 +5,7 @@ Apart from the rest of the chain because this process needs no torch for them; o
 
 from __future__ import annotations
 
-from cnai.core.dataset import DatasetManifest
+from cnai.core.dataset import Dataset, DatasetManifest, IndexedDataset
 from cnai.core.errors import DataError
 from cnai.core.layout import ParallelPlan
 from cnai.core.runfolder import RunFolder
@@ -30,18 +30,19 @@ class Beginning:
         self._listener = listener
         self._stages = stages or Stages(run, listener)
 
-    def data(self) -> DatasetManifest:
+    def data(self) -> Dataset:
         """Pack the text, or take what is packed: a run stays with the text that it began with."""
         spec = self._spec
+        kind: type[Dataset] = IndexedDataset if spec.data.function else DatasetManifest
         return self._stages.run(
             "data",
-            DatasetManifest,
+            kind,
             [written(spec.data), written(spec.model)],
             lambda: prepare_data(spec, self._run, self._listener),
             still_good=self._is_stored,
         )
 
-    def train(self, plan: ParallelPlan, manifest: DatasetManifest) -> TrainResult:
+    def train(self, plan: ParallelPlan, manifest: Dataset) -> TrainResult:
         """Train to the last step."""
         free = {name for name in type(self._spec.train).model_fields if is_free(f"train.{name}")}
         settings = {k: v for k, v in written(self._spec.train).items() if k not in free}
@@ -53,7 +54,9 @@ class Beginning:
             still_good=lambda _: self._is_trained(),
         )
 
-    def _is_stored(self, manifest: DatasetManifest) -> bool:
+    def _is_stored(self, manifest: Dataset) -> bool:
+        if isinstance(manifest, IndexedDataset):
+            return True  # the ranks look at it before they read
         try:
             load_manifest(store_of(self._spec, self._run), manifest.digest)
         except DataError as error:

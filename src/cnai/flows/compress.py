@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cnai.compress.decoder import export, quantize
+import numpy as np
+from numpy.typing import NDArray
+
+from cnai.compress.decoder import Guard, export, quantize
 from cnai.core.artifact import Artifact
 from cnai.core.batches import BatchReader
 from cnai.core.blobs import BlobStore
@@ -15,6 +18,8 @@ from cnai.core.spec import RunSpec
 from cnai.flows.evaluate import checkpoint_step, validation_rows
 from cnai.flows.model import trained_state
 from cnai.flows.shape import shape_of
+
+_CALIBRATION_ROWS = 8
 
 
 def export_run(
@@ -57,14 +62,22 @@ def compress_run(spec: RunSpec, run: RunFolder, reader: BatchReader) -> Artifact
     """Quantize the exported model and measure what it lost.
 
     Raises:
-        AccuracyError: It lost more than `compress.max_loss`; nothing is kept.
+        AccuracyError: It lost more than `compress.max_loss`; the best lies beside its place.
     """
     return quantize(
         run.artifacts / "model",
         compressed_path(spec, run),
         validation_rows(spec, reader),
-        allowed_loss=spec.compress.max_loss,
+        guard=Guard(precision=spec.compress.precision, allowed_loss=spec.compress.max_loss),
+        calibration=calibration_rows(spec, reader),
     )
+
+
+def calibration_rows(spec: RunSpec, reader: BatchReader) -> NDArray[np.int64]:
+    """Return rows of the training text on which forms are chosen: never those of a measurement."""
+    batch = spec.train.batch
+    steps = range(-(-_CALIBRATION_ROWS // batch))
+    return np.concatenate([reader.rows(step, 0, batch) for step in steps])[:_CALIBRATION_ROWS]
 
 
 def compressed_path(spec: RunSpec, run: RunFolder) -> Path:

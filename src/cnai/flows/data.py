@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cnai.core.batches import BatchReader
 from cnai.core.blobs import BlobStore
-from cnai.core.dataset import DatasetManifest
+from cnai.core.dataset import Dataset, DatasetManifest, IndexedDataset
 from cnai.core.errors import DataError
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec
@@ -21,12 +22,17 @@ from cnai.data import (
     verify,
 )
 from cnai.flows.listener import Listener
+from cnai.flows.own_data import describe_own, own_reader
 from cnai.flows.shape import shape_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetPlace:
-    """Where a packed dataset lies, small enough to hand to every rank."""
+    """Where a packed dataset lies, small enough to hand to every rank.
+
+    Attributes:
+        url: Empty for a dataset of the user's own, which the spec names.
+    """
 
     url: str
     endpoint: str | None
@@ -34,12 +40,17 @@ class DatasetPlace:
     cache: str
 
 
-def prepare_data(spec: RunSpec, run: RunFolder, listener: Listener) -> DatasetManifest:
+def prepare_data(spec: RunSpec, run: RunFolder, listener: Listener) -> Dataset:
     """Pack the source of a spec; a second time it costs one pass over the text.
 
+    A dataset of the user's own is only looked at.
+
     Raises:
+        SpecError: The function that returns the dataset cannot be called.
         DataError: The source is missing, empty or no text, or the store refuses.
     """
+    if spec.data.function:
+        return describe_own(spec)
     return prepare(
         spec.data.source,
         store_of(spec, run),
@@ -69,8 +80,10 @@ def options_of(spec: RunSpec) -> PrepareOptions:
     )
 
 
-def place_of(spec: RunSpec, run: RunFolder, manifest: DatasetManifest) -> DatasetPlace:
+def place_of(spec: RunSpec, run: RunFolder, manifest: Dataset) -> DatasetPlace:
     """Say where a rank finds the dataset."""
+    if isinstance(manifest, IndexedDataset):
+        return DatasetPlace(url="", endpoint=None, digest=manifest.digest, cache="")
     return DatasetPlace(
         url=_url(spec, run),
         endpoint=spec.data.endpoint,
@@ -79,15 +92,20 @@ def place_of(spec: RunSpec, run: RunFolder, manifest: DatasetManifest) -> Datase
     )
 
 
-def reader_of(place: DatasetPlace, *, batch: int, seed: int) -> DatasetReader:
+def reader_of(place: DatasetPlace, spec: RunSpec) -> BatchReader:
     """Open a dataset for reading."""
+    if not place.url:
+        return own_reader(spec, place.digest)
     store = open_store(place.url, endpoint=place.endpoint)
     manifest = load_manifest(store, place.digest)
-    return DatasetReader(store, manifest, Path(place.cache), batch=batch, seed=seed)
+    train = spec.train
+    return DatasetReader(store, manifest, Path(place.cache), batch=train.batch, seed=train.seed)
 
 
-def reader_of_run(spec: RunSpec, run: RunFolder, manifest: DatasetManifest) -> DatasetReader:
+def reader_of_run(spec: RunSpec, run: RunFolder, manifest: Dataset) -> BatchReader:
     """Open the dataset of a run for reading; the store is asked only for blocks not cached."""
+    if isinstance(manifest, IndexedDataset):
+        return own_reader(spec, manifest.digest)
     train = spec.train
     return DatasetReader(
         store_of(spec, run), manifest, _cache(run), batch=train.batch, seed=train.seed

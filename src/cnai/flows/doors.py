@@ -12,12 +12,15 @@ from cnai.core.fleet import Fleet
 from cnai.core.spec import RunSpec
 from cnai.flows.machines import fleet_of
 
+_KEPT_BYTES = str(2**30)
+
 
 def rank_environment(ranks: int) -> dict[str, str]:
     """Return the variables that ranks of this machine need.
 
     OMP threads that spin while they wait make a busy machine many times slower, and more threads
-    than cores do the same.
+    than cores do the same. Memory that a step frees is kept for the next, which asks for as much:
+    the C library would hand large pieces back and have them zeroed again, for a sixth of the time.
     """
     threads = max(1, (os.cpu_count() or 1) // ranks)
     return {
@@ -25,6 +28,8 @@ def rank_environment(ranks: int) -> dict[str, str]:
         "OMP_WAIT_POLICY": "PASSIVE",
         "GLOO_SOCKET_IFNAME": "lo",
         "TOKENIZERS_PARALLELISM": "false",
+        "MALLOC_TRIM_THRESHOLD_": _KEPT_BYTES,
+        "MALLOC_MMAP_THRESHOLD_": _KEPT_BYTES,
     }
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cnai.core.balance import Move
 from cnai.core.errors import CnaiError, PlanError
+from cnai.core.events import Event
 from cnai.core.files import write_atomically
 from cnai.core.layout import ParallelPlan
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec, to_yaml
+from cnai.flows.balancing import layers_of, recut
 from cnai.flows.capacity import Capacity
 from cnai.flows.listener import Listener
 from cnai.flows.plan import plan_run, request_of
@@ -19,10 +22,15 @@ from cnai.plan import nearest_plan
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Another plan than the one in use, and why."""
+    """Another plan than the one in use, and why.
+
+    Attributes:
+        move: The layers that it moves in the same layout; None = it is another layout.
+    """
 
     plan: ParallelPlan
     reason: str
+    move: Move | None = None
 
 
 class Layouts:
@@ -49,11 +57,32 @@ class Layouts:
         self._listener = listener
         self._seen = self._stamp()
         self._nearest: dict[tuple[str, int], ParallelPlan | None] = {}
+        self._move: Move | None = None
+        self._layers = layers_of(spec, plan, capacity.fleet)
+
+    def hear(self, event: Event) -> None:
+        """Hear what the ranks of this plan did, and whether its layers should move."""
+        if self._layers is None or self._move is not None or self.plan is not self._wanted:
+            return
+        try:
+            move = self._layers.update(event)
+        except Exception as error:  # noqa: BLE001 - balancing is a help; a run never ends by it
+            self._layers = None
+            told = f"{type(error).__name__}: {error}"
+            self._listener.warn(f"layers are no longer balanced: {told}")
+            return
+        if move is None:
+            return
+        plan = recut(self._spec, self.plan, self._capacity.fleet(), self._layers.cuts)
+        if plan is None:  # it fitted a moment ago: begin anew with the cuts that there are
+            self._layers = layers_of(self._spec, self.plan, self._capacity.fleet)
+            return
+        self._wanted, self._move = plan, move
 
     def change(self) -> Change | None:
         """Return the change that is due now; None = go on as it is."""
         self._take_request()
-        plan, reason = self._wanted, self._request
+        plan, reason = self._wanted, self._request or (self._move.reason if self._move else "")
         if self._spec.train.elastic:
             room = self._capacity.room(plan.layout.ranks)
             reason = reason or room.reason
@@ -61,11 +90,12 @@ class Layouts:
                 near = self._near(room.ranks)
                 plan, reason = near or self.plan, room.reason
         if plan.digest == self.plan.digest:
+            self.plan = plan
             return None
         grows = plan.layout.ranks > self.plan.layout.ranks
         if grows and not self._request and not self._capacity.may_grow():
             return None
-        return Change(plan, reason)
+        return Change(plan, reason, self._move if plan is self._wanted else None)
 
     def take(self, change: Change) -> None:
         """Use the changed plan from now on."""
@@ -73,6 +103,9 @@ class Layouts:
             self._capacity.shrunk()
         self.plan = change.plan
         self._request = ""
+        self._move = None
+        if change.move is None:
+            self._layers = layers_of(self._spec, self.plan, self._capacity.fleet)
 
     def check(self) -> None:
         """Refuse to start where there is no room for any layout.
@@ -118,6 +151,7 @@ class Layouts:
             self._listener.warn(f"the run was not scaled: {error.message}")
             return
         self._spec = spec
+        self._move = None
         self._request = "asked for with `ai-cli scale`"
         write_atomically(self._run.spec_file, to_yaml(spec))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import lcm
 
 from cnai.cluster import local_fleet
 from cnai.core.errors import SpecError
@@ -63,7 +64,10 @@ def asked_ranks(spec: RunSpec) -> int | None:
     product = 1
     for size in sizes:
         product *= size or 1
-    return product
+    context = parallel.context_parallel.size
+    if parallel.data_parallel.size is None:
+        context = lcm(context, parallel.expert_parallel.size)
+    return product * context
 
 
 def _node(spec: RunSpec, index: int, memory: int) -> Node:

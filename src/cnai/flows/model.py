@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-import sys
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 
-from cnai.core.errors import SpecError
 from cnai.core.records import encode
 from cnai.core.runfolder import RunFolder
 from cnai.core.shape import DecoderShape
 from cnai.core.spec import RunSpec
+from cnai.flows.module import built, load_trained
 from cnai.flows.shape import shape_of
 from cnai.models import (
     AdaptedWeights,
@@ -27,6 +24,7 @@ from cnai.models import (
     merged,
     parameter_sizes,
 )
+from cnai.train.agreement import kept_buffers
 from cnai.train.checkpoint import load_weights
 
 
@@ -34,8 +32,7 @@ def untrained(spec: RunSpec) -> nn.Module:
     """Build the model as training starts from it."""
     shape = shape_of(spec)
     if shape is None:
-        torch.manual_seed(spec.train.seed)
-        return user_module(spec.model.module or "")
+        return built(spec)[0]
     decoder = Decoder(shape)
     fill(decoder, weights_of(spec, shape))
     return decoder
@@ -53,8 +50,7 @@ def trained(spec: RunSpec, run: RunFolder, step: int) -> nn.Module:
         fill(decoder, trained_state(spec, shape, run.checkpoint(step)).__getitem__)
         return decoder
     module = untrained(spec)
-    sizes = {name: tuple(value.shape) for name, value in module.named_parameters()}
-    fill(module, load_weights(run.checkpoint(step), sizes).__getitem__)
+    load_trained(module, kept_buffers([module]), run.checkpoint(step))
     return module
 
 
@@ -97,29 +93,3 @@ def weights_of(spec: RunSpec, shape: DecoderShape) -> Weights:
         folder = Path(spec.model.huggingface)
         return HuggingFaceWeights(folder, sequence=spec.model.sequence)
     return initial_weights(shape, spec.train.seed)
-
-
-def user_module(name: str) -> nn.Module:
-    """Call the user's function that builds the model.
-
-    Raises:
-        SpecError: It cannot be imported, or returns no module.
-    """
-    module_name, _, function = name.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    hint = "write `package.module:function`; the current folder is searched too"
-    try:
-        build = getattr(importlib.import_module(module_name), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SpecError(
-            f"cannot load `{name}`: {error}", where="model.module", hint=hint
-        ) from error
-    module = build()
-    if not isinstance(module, nn.Module):
-        raise SpecError(
-            f"`{name}` returned {type(module).__name__}, no torch module",
-            where="model.module",
-            hint=hint,
-        )
-    return module

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
+from cnai.core.errors import SpecError
 from cnai.core.layout import ParallelPlan
+from cnai.core.module import ModuleFacts
 from cnai.core.spec import RunSpec
 from cnai.flows.machines import asked_ranks, fleet_of
 from cnai.flows.shape import shape_of
@@ -39,6 +43,8 @@ def request_of(spec: RunSpec) -> PlanRequest:
         pipeline=parallel.pipeline_parallel.stages,
         split_layer=parallel.model_parallel.split_layer,
         split_sequence=parallel.model_parallel.sequence,
+        context=parallel.context_parallel.size,
+        expert=parallel.expert_parallel.size,
         sharding=parallel.data_parallel.sharding,
         shard_group=parallel.data_parallel.shard_group,
         schedule=parallel.pipeline_parallel.schedule,
@@ -47,4 +53,32 @@ def request_of(spec: RunSpec) -> PlanRequest:
         adapters=spec.train.lora.adapters(),
         microbatches=parallel.pipeline_parallel.microbatches,
         ranks=spec.resources.ranks or asked_ranks(spec),
+        module=_facts_of(spec),
     )
+
+
+def _facts_of(spec: RunSpec) -> ModuleFacts | None:
+    """Count a user's module; only then this process needs torch.
+
+    Raises:
+        SpecError: The module cannot be built, or its layers cannot be compiled.
+    """
+    name = spec.model.module
+    if name is None:
+        return None
+    if find_spec("torch") is None:
+        raise SpecError(
+            f"`{name}` is a torch module, and torch is not installed here",
+            where="model.module",
+            hint="install it with `pip install 'cnai[torch]'`",
+        )
+    from cnai.flows.module import facts  # noqa: PLC0415 - loads torch
+
+    found = facts(name)
+    if spec.train.compile and not found.layers:
+        raise SpecError(
+            f"`train.compile` compiles layers, and `{name}` names none",
+            where="train.compile",
+            hint="name them as `layers` in its sharding table, or compile in the module itself",
+        )
+    return found

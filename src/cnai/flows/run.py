@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cnai.compress import read_artifact
 from cnai.core.artifact import Artifact
-from cnai.core.dataset import DatasetManifest
+from cnai.core.dataset import Dataset, DatasetManifest
 from cnai.core.errors import DataError
 from cnai.core.layout import ParallelPlan
 from cnai.core.records import decode
@@ -86,7 +86,7 @@ class Chain:
         trained = self._beginning.train(plan, manifest)
         evaluation = self._evaluate(manifest)
         model = compressed = answer = None
-        if self._has_layout():
+        if isinstance(manifest, DatasetManifest) and self._has_layout():
             model = self._export(manifest)
             compressed = self._compress(manifest) if self._spec.compress.enabled else None
             answer = self._answer(compressed or model) if self._spec.serve.enabled else None
@@ -104,7 +104,7 @@ class Chain:
             stage_seconds=self._stages.seconds,
         )
 
-    def _evaluate(self, manifest: DatasetManifest) -> Evaluation:
+    def _evaluate(self, manifest: Dataset) -> Evaluation:
         return self._stages.run(
             "evaluate",
             Evaluation,

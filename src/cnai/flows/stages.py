@@ -12,7 +12,7 @@ from cnai.core.errors import DataError
 from cnai.core.files import read_bytes, write_atomically
 from cnai.core.records import convert, decode, encode, encode_pretty, to_dict
 from cnai.core.runfolder import RunFolder
-from cnai.core.spec.sections import Section
+from cnai.core.spec.section import Section
 from cnai.flows.listener import Listener
 
 T = TypeVar("T")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 
 from cnai.cluster.ranks import Order, RankEnded
-from cnai.core.dataset import DatasetManifest
+from cnai.core.balance import Move
+from cnai.core.dataset import Dataset
 from cnai.core.errors import ClusterError, Interrupted, RunError, error_of
 from cnai.core.events import (
     AttemptStarted,
@@ -19,6 +20,7 @@ from cnai.core.events import (
     LayoutChanged,
     RankFailed,
     RankLost,
+    Rebalanced,
     RunEnded,
     StepDone,
 )
@@ -80,7 +82,7 @@ class Supervisor:
             self._watch_for.update(event)
         self._attempt = sum(isinstance(e, AttemptStarted) for e in before)
 
-    def supervise(self, manifest: DatasetManifest) -> RunProgress:
+    def supervise(self, manifest: Dataset) -> RunProgress:
         """Start attempts until one reaches the last step."""
         while (done := self._resume_step()) < self._steps:
             self._settle_layout(done)
@@ -139,10 +141,29 @@ class Supervisor:
                     reason=change.reason,
                 )
             )
-            self._listener.note(f"{before.layout} -> {change.plan.layout}: {change.reason}")
+            if change.move is not None:
+                self._record_move(change.move, done)
+            else:
+                self._listener.note(f"{before.layout} -> {change.plan.layout}: {change.reason}")
         self._layouts.check()
 
-    def _start(self, done: int, manifest: DatasetManifest) -> None:
+    def _record_move(self, move: Move, done: int) -> None:
+        """Record that layers move between the stages."""
+        self._agent.write(
+            Rebalanced(
+                time_unix=time.time(),
+                attempt=self._attempt,
+                step=done,
+                moved="layers",
+                before=move.before,
+                after=move.after,
+                gain=move.gain,
+                reason=move.reason,
+                is_rollback=move.is_rollback,
+            )
+        )
+
+    def _start(self, done: int, manifest: Dataset) -> None:
         plan = self._layouts.plan
         layout = plan.layout
         for file in (self._run.plan_file, self._run.attempt_plan(self._attempt)):
@@ -206,16 +227,26 @@ class Supervisor:
             self._change = self._layouts.change()
             if self._change is not None:
                 after = self._change.plan.layout
-                self._listener.note(f"changing over to {after}: {self._change.reason}")
+                what = "another cut of the pipeline" if self._change.move else after
+                self._listener.note(f"changing over to {what}: {self._change.reason}")
         return self._change is not None
 
     def _observe(self) -> None:
         """Show what is new to the detectors and the user, and keep what the detectors found."""
         for event in (*self._follower.read(), Tick(time_unix=time.time())):
+            self._layouts.hear(event)
+            self._tell(event)
             for finding in self._watch_for.update(event):
                 self._agent.write(finding)
                 self._listener.warn(f"{finding.detector}: {finding.message}")
         self._listener.training(self._follower.progress())
+
+    def _tell(self, event: Event) -> None:
+        """Tell the user of work that was moved, with the reason."""
+        if isinstance(event, Rebalanced):
+            before, after = (", ".join(map(str, one[:16])) for one in (event.before, event.after))
+            verb = "moved back" if event.is_rollback else "moved"
+            self._listener.note(f"{event.moved} {verb}, {before} -> {after}: {event.reason}")
 
     def _end_victims(self) -> list[RankEnded]:
         """Give the other ranks a moment to say what they saw, then end them."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cnai.core.dataset import DatasetManifest
+from cnai.core.dataset import Dataset
 from cnai.core.errors import RunError
 from cnai.core.fleet import Phase
 from cnai.core.layout import ParallelPlan
@@ -53,7 +53,7 @@ def train_run(
     spec: RunSpec,
     run: RunFolder,
     plan: ParallelPlan,
-    manifest: DatasetManifest,
+    manifest: Dataset,
     listener: Listener,
     doors: Doors | None = None,
 ) -> TrainResult:

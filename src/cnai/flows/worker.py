@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
 from torch import nn
 
+from cnai.core.batches import BatchReader
 from cnai.core.errors import CnaiError
 from cnai.core.events import RankFailed, RankReady
 from cnai.core.layout import ParallelPlan
@@ -22,15 +22,22 @@ from cnai.core.records import convert, decode
 from cnai.core.runfolder import RunFolder
 from cnai.core.shape import DecoderShape
 from cnai.core.spec import RunSpec
+from cnai.flows.balancing import rows_of
 from cnai.flows.data import reader_of
 from cnai.flows.folder import spec_of
-from cnai.flows.model import base_of, first_weights, user_module
+from cnai.flows.model import base_of, first_weights
+from cnai.flows.module import built, losses_of
 from cnai.flows.shape import shape_of, steps_of
 from cnai.flows.worker_order import WorkerOrder
+from cnai.models.user_module import check_flow
+from cnai.train.agreement import kept_buffers
+from cnai.train.batch import batch_of
 from cnai.train.build import build_decoder
 from cnai.train.checkpoint import Checkpoints
 from cnai.train.forkserver import RankContext
 from cnai.train.loop import Trainer, TrainJob, train
+from cnai.train.module_task import ModuleTask
+from cnai.train.modules import build_module, summed_parameters
 from cnai.train.ranks import Ranks, joined
 
 
@@ -41,11 +48,12 @@ def train_rank(context: RankContext) -> int:
         The exit code of the process. A CnaiError is left as an event, so that the flow can show it
         as its own; anything else is a traceback in the rank's log.
     """
+    start = time.monotonic()
     order = convert(WorkerOrder, context.payload, where="order")
     run = RunFolder(Path(order.run))
     with run.writer(f"rank-{context.rank}") as writer:
         try:
-            _train(context, order, run, writer.write)
+            _train(context, order, run, writer.write, start)
         except CnaiError as error:
             writer.write(
                 RankFailed(
@@ -64,7 +72,11 @@ def train_rank(context: RankContext) -> int:
 
 
 def _train(
-    context: RankContext, order: WorkerOrder, run: RunFolder, record: Callable[..., None]
+    context: RankContext,
+    order: WorkerOrder,
+    run: RunFolder,
+    record: Callable[..., None],
+    start: float,
 ) -> None:
     spec = spec_of(run)
     plan_file = run.attempt_plan(context.attempt)
@@ -87,9 +99,12 @@ def _train(
         timeout_seconds=spec.train.timeout_seconds,
         tied=shape is not None and shape.tied_head,
     )
-    reader = reader_of(order.dataset, batch=spec.train.batch, seed=spec.train.seed)
+    reader = reader_of(order.dataset, spec)
     with membership as ranks:
-        trainer = Trainer(job, ranks, _parts(spec, shape, plan, ranks))
+        parts, task = _parts(spec, shape, plan, ranks, reader)
+        # Running statistics are means over ranks, which count only while their rows are even.
+        balancer = None if kept_buffers(parts) else rows_of(spec, plan)
+        trainer = Trainer(job, ranks, parts, task, balancer)
         record(
             RankReady(
                 time_unix=time.time(),
@@ -100,6 +115,7 @@ def _train(
                 parameters=trainer.parameters,
                 trainable=trainer.trainable,
                 frozen=trainer.frozen,
+                seconds=time.monotonic() - start,
             )
         )
         checkpoints = Checkpoints(
@@ -114,9 +130,25 @@ def _train(
 
 
 def _parts(
-    spec: RunSpec, shape: DecoderShape | None, plan: ParallelPlan, ranks: Ranks
-) -> tuple[nn.Module, ...]:
+    spec: RunSpec,
+    shape: DecoderShape | None,
+    plan: ParallelPlan,
+    ranks: Ranks,
+    reader: BatchReader,
+) -> tuple[tuple[nn.Module, ...], ModuleTask | None]:
+    """Build this rank's parts; of a user's module also say how it is trained."""
     if shape is not None:
-        return build_decoder(shape, plan, ranks, first_weights(spec, shape), spec.train)
-    torch.manual_seed(spec.train.seed)
-    return (user_module(spec.model.module or "").to(ranks.device),)
+        return build_decoder(shape, plan, ranks, first_weights(spec, shape), spec.train), None
+    module, table = built(spec)
+    judges_itself = spec.model.loss == "own"
+    if plan.layout.pipeline > 1:
+        batch = batch_of(reader.validation(1), judges_itself=judges_itself)
+        check_flow(module, table, batch.inputs, batch.named, name=spec.model.module or "")
+    parts = build_module(module, table, plan, ranks, spec.train)
+    task = ModuleTask(
+        losses=losses_of(spec),
+        judges_itself=judges_itself,
+        layers=table.layers,
+        summed=summed_parameters(parts, table, plan.layout),
+    )
+    return parts, task

@@ -9,14 +9,16 @@ from cnai.models.decoder import Decoder, KeyValueCache
 from cnai.models.huggingface import HuggingFaceWeights, load_decoder, save_model
 from cnai.models.initialise import SlicedWeights, Weights, fill, initial_weights, parameter_sizes
 from cnai.models.lora import AdaptedWeights, adapter_sizes, add_adapters, merged
-from cnai.models.loss import token_loss, token_losses, training_loss
+from cnai.models.loss import ROW_LOSSES, RowLosses, token_loss, token_losses, training_loss
 from cnai.models.perplexity import bits_per_byte, perplexity, sequence_losses
 
 __all__ = [
+    "ROW_LOSSES",
     "AdaptedWeights",
     "Decoder",
     "HuggingFaceWeights",
     "KeyValueCache",
+    "RowLosses",
     "SlicedWeights",
     "Weights",
     "adapter_sizes",

@@ -8,16 +8,19 @@ to 7 of a model names its weights exactly as the whole model does, and a checkpo
 in which layout it was written. Source: Touvron et al. 2023, arXiv 2302.13971; grouped-query
 attention from Ainslie et al. 2023, arXiv 2305.13245; biases of queries, keys and values as in
 Qwen2 (Yang et al. 2024, arXiv 2407.10671), normed queries and keys as in Qwen3 (Yang et al. 2025,
-arXiv 2505.09388).
+arXiv 2505.09388). Layers with experts are in `cnai.models.experts`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name that everybody uses
 
 from cnai.core.shape import DecoderShape
+from cnai.models.experts import SparseFeedForward
 
 
 class RMSNorm(nn.Module):
@@ -90,6 +93,10 @@ class Attention(nn.Module):
     The number of heads is read from the projections' outputs, so that the same code runs on the
     share of the heads that a tensor-parallel rank holds. Normed queries and keys share one weight
     over all heads, so a rank that holds some of the heads sees only their part of its gradient.
+
+    Attributes:
+        attend: Mixes queries, keys and values; ranks that hold parts of a sequence put another
+            function here, which fetches what the others hold.
     """
 
     def __init__(self, shape: DecoderShape, index: int) -> None:
@@ -97,6 +104,7 @@ class Attention(nn.Module):
         bias = shape.attention_bias
         self.index = index
         self.head_width = shape.head_width
+        self.attend: Attend = attend
         self.q_proj = nn.Linear(shape.width, shape.query_width, bias=bias)
         self.k_proj = nn.Linear(shape.width, shape.kv_width, bias=bias)
         self.v_proj = nn.Linear(shape.width, shape.kv_width, bias=bias)
@@ -119,9 +127,13 @@ class Attention(nn.Module):
         if cache is not None:
             k_BGTK, v_BGTK = cache.append(self.index, k_BGTK, v_BGTK)
             past = k_BGTK.shape[2] - T
-        mixed_BHTK = attend(q_BHTK, k_BGTK, v_BGTK, past)
+        mixed_BHTK = self.attend(q_BHTK, k_BGTK, v_BGTK, past)
         out_BTD: Tensor = self.o_proj(mixed_BHTK.transpose(1, 2).reshape(B, T, -1))
         return out_BTD
+
+
+Attend = Callable[[Tensor, Tensor, Tensor, int], Tensor]
+"""What `attend` does, from queries, keys, values and the number of past tokens."""
 
 
 def attend(q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, past: int) -> Tensor:
@@ -160,7 +172,7 @@ class Layer(nn.Module):
         self.attention_norm = RMSNorm(shape.width, shape.norm_eps)
         self.attention = Attention(shape, index)
         self.ffn_norm = RMSNorm(shape.width, shape.norm_eps)
-        self.ffn = FeedForward(shape)
+        self.ffn = SparseFeedForward(shape) if shape.is_sparse(index) else FeedForward(shape)
 
     def forward(
         self, x_BTD: Tensor, rotary_2TK: Tensor, cache: KeyValueCache | None = None
@@ -182,6 +194,10 @@ class Decoder(nn.Module):
     The part that holds layer 0 takes tokens (B, T) and owns the embedding; any other takes the
     residual stream (B, T, D). The part that holds the last layer owns the final norm and the head
     and returns logits (B, T, V); any other returns the residual stream.
+
+    Attributes:
+        slice_index: Which slice of the sequences it gets, each as long as its inputs; 0 = the
+            inputs begin at the first position.
     """
 
     def __init__(
@@ -192,6 +208,7 @@ class Decoder(nn.Module):
         self.shape = shape
         self.is_first = first_layer == 0
         self.is_last = end == shape.layers
+        self.slice_index = 0
         if self.is_first or (self.is_last and shape.tied_head):
             self.embedding = nn.Embedding(shape.vocab, shape.width)
         self.layers = nn.ModuleDict(
@@ -212,8 +229,8 @@ class Decoder(nn.Module):
 
     def forward(self, x: Tensor, cache: KeyValueCache | None = None) -> Tensor:
         """Run tokens (B, T) or the residual stream (B, T, D) through the layers held."""
-        past = cache.length if cache is not None else 0
         T = x.shape[1]
+        past = cache.length if cache is not None else self.slice_index * T
         rotary_2TK = rotary_table(self.shape, past + T, x.device)[:, past:]
         x_BTD = self.embedding(x) if self.is_first else x
         for layer in self.layers.values():

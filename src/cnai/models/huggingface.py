@@ -17,12 +17,19 @@ from torch import Tensor
 
 from cnai.core.errors import DataError
 from cnai.core.files import read_bytes, saving
-from cnai.core.llama_config import CONFIG_FILE, config_of, read_config, shape_of
+from cnai.core.llama_config import CONFIG_FILE, config_of, family_of, read_config, shape_of
 from cnai.core.records import decode
 from cnai.core.shape import DecoderShape
 from cnai.models.decoder import Decoder
 from cnai.models.initialise import fill, parameter_sizes
-from cnai.models.packed import PACKED, SCALE, SIZE, is_packed, unpack
+from cnai.models.packed import (
+    PACKED,
+    SCALE,
+    PackedScheme,
+    matrix,
+    packing_of,
+    round_inputs,
+)
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -38,34 +45,75 @@ _INNER = {
     "ffn_norm": "post_attention_layernorm",
     "ffn": "mlp",
 }
+_STACKED = re.compile(r"layers\.(\d+)\.ffn\.experts\.(gate|up|down)_proj")
+_MIXTRAL = {"gate": "w1", "up": "w3", "down": "w2"}
+_EXPERT = re.compile(r"model\.layers\.(\d+)\.(?:mlp|block_sparse_moe)\.experts\.\d+\.(\w+)\.weight")
+_ROUTER = re.compile(r"model\.layers\.(\d+)\.(?:mlp|block_sparse_moe)\.gate\.weight")
 _OUTER_BACK = {theirs: ours for ours, theirs in _OUTER.items()}
 _INNER_BACK = {theirs: ours for ours, theirs in _INNER.items()}
 _SAMPLES, _SAMPLE_BYTES = 16, 65_536
 _OS_ERROR = re.compile(r"os error (\d+)")
 
 
-def huggingface_name(name: str) -> str:
-    """Return Hugging Face's name of one of our parameters."""
+def huggingface_name(name: str, *, expert: int = 0, mixtral: bool = False) -> str:
+    """Return Hugging Face's name of one of our parameters.
+
+    Args:
+        name: Our name; the experts of a layer are stacked under one.
+        expert: Which of the experts is meant.
+        mixtral: Whether the experts go by the names of Mixtral, not by those of Qwen3-MoE.
+    """
     if name in _OUTER:
         return _OUTER[name]
     layers, index, part, rest = name.split(".", 3)
-    return f"model.{layers}.{index}.{_INNER[part]}.{rest}"
+    stem = f"model.{layers}.{index}."
+    sparse = stem + ("block_sparse_moe." if mixtral else "mlp.")
+    if rest == "router.weight":
+        return f"{sparse}gate.weight"
+    stacked = _STACKED.fullmatch(name)
+    if stacked is None:
+        return f"{stem}{_INNER[part]}.{rest}"
+    matrix = _MIXTRAL[stacked[2]] if mixtral else f"{stacked[2]}_proj"
+    return f"{sparse}experts.{expert}.{matrix}.weight"
+
+
+def stored_names(name: str, shape: DecoderShape) -> tuple[str, ...]:
+    """Return the names under which a parameter lies in a folder: one, or one for each expert."""
+    mixtral = shape.experts > 0 and family_of(shape) == "mixtral"
+    count = shape.experts if _STACKED.fullmatch(name) else 1
+    return tuple(huggingface_name(name, expert=one, mixtral=mixtral) for one in range(count))
 
 
 def parameter_name(theirs: str) -> str | None:
     """Return our name of a Hugging Face tensor, None when the decoder has no such parameter."""
     if theirs in _OUTER_BACK:
         return _OUTER_BACK[theirs]
+    if expert := _EXPERT.fullmatch(theirs):
+        names = {old: f"{new}_proj" for new, old in _MIXTRAL.items()}
+        return f"layers.{expert[1]}.ffn.experts.{names.get(expert[2], expert[2])}"
+    if router := _ROUTER.fullmatch(theirs):
+        return f"layers.{router[1]}.ffn.router.weight"
     match = re.fullmatch(r"model\.layers\.([0-9]+)\.([a-z_]+)\.(.+)", theirs)
     if match is None or match[2] not in _INNER_BACK:
         return None
     return f"layers.{match[1]}.{_INNER_BACK[match[2]]}.{match[3]}"
 
 
+def is_stacked(name: str) -> bool:
+    """Tell whether one of our parameters holds a matrix of every expert of a layer."""
+    return _STACKED.fullmatch(name) is not None
+
+
+def named_pieces(name: str, tensor: Tensor, shape: DecoderShape) -> Iterator[tuple[str, Tensor]]:
+    """Yield what a parameter is stored as, by name: itself, or each expert's matrix."""
+    pieces = tensor.unbind() if is_stacked(name) else (tensor,)
+    return zip(stored_names(name, shape), pieces, strict=True)
+
+
 class HuggingFaceWeights:
     """The parameters of a model folder, read one by one when they are asked for.
 
-    Plain weights may be float32, bfloat16 or float16; packed INT8 ones are dequantized.
+    Plain weights may be float32, bfloat16 or float16; quantized ones are turned back into floats.
 
     Args:
         folder: The folder.
@@ -80,7 +128,8 @@ class HuggingFaceWeights:
         config = read_config(folder)
         where = str(folder / CONFIG_FILE)
         self.shape = shape_of(config, where=where, sequence=sequence)
-        self.packed = is_packed(config, where=where)
+        self._packing = packing_of(config, where=where)
+        self.packed = self._packing is not None
         self._sizes = parameter_sizes(self.shape)
         self._files = tensor_files(folder)
 
@@ -91,10 +140,9 @@ class HuggingFaceWeights:
             DataError: The tensor is missing, of another size or type, or its file is damaged.
         """
         name = self._held(name)
-        stored = huggingface_name(name)
-        tensor = self._unpacked(stored) if stored + PACKED in self._files else self._read(stored)
-        self._check(name, str(tensor.dtype), tensor.shape, is_float=tensor.is_floating_point())
-        return tensor.float()
+        stored = stored_names(name, self.shape)
+        pieces = [self._whole(name, one) for one in stored]
+        return torch.stack(pieces) if is_stacked(name) else pieces[0]
 
     __call__ = tensor
 
@@ -105,15 +153,11 @@ class HuggingFaceWeights:
             DataError: As in `tensor`.
         """
         name = self._held(name)
-        stored = huggingface_name(name)
-        if stored + PACKED in self._files:
-            return self.tensor(name)[index]
-        with self._opened(stored) as file:
-            lazy = file.get_slice(stored)
-            kind = lazy.get_dtype()
-            self._check(name, kind, lazy.get_shape(), is_float="F" in kind)
-            tensor: Tensor = lazy[index]
-        return tensor.float()
+        stored = stored_names(name, self.shape)
+        if not is_stacked(name):
+            return self._slice(name, stored[0], index)
+        pieces = [self._slice(name, one, index[1:]) for one in stored[index[0]]]
+        return torch.stack(pieces) if pieces else torch.empty(0, *self._sizes[name][1:])[index]
 
     def identity(self) -> str:
         """Return a short hash that changes with the model.
@@ -131,31 +175,56 @@ class HuggingFaceWeights:
                     digest.update(file.read(_SAMPLE_BYTES))
         return digest.hexdigest()[:16]
 
+    def _whole(self, name: str, stored: str) -> Tensor:
+        """Read one stored tensor of a parameter."""
+        tensor = self._restored(stored) if self._is_quantized(stored) else self._read(stored)
+        kind, is_float = str(tensor.dtype), tensor.is_floating_point()
+        self._check(name, stored, kind, tensor.shape, is_float=is_float)
+        return tensor.float()
+
+    def _slice(self, name: str, stored: str, index: tuple[slice, ...]) -> Tensor:
+        """Read a part of one stored tensor of a parameter."""
+        if self._is_quantized(stored):
+            return self._whole(name, stored)[index]
+        with self._opened(stored) as file:
+            lazy = file.get_slice(stored)
+            kind = lazy.get_dtype()
+            self._check(name, stored, kind, lazy.get_shape(), is_float="F" in kind)
+            tensor: Tensor = lazy[index]
+        return tensor.float()
+
     def _held(self, name: str) -> str:
         """Return the parameter under which a name is stored."""
         tied = self.shape.tied_head and name == "head.weight"
         return "embedding.weight" if tied else name
 
-    def _check(self, name: str, kind: str, size: Sequence[int], *, is_float: bool) -> None:
-        if not is_float or tuple(size) != self._sizes[name]:
+    def _check(
+        self, name: str, stored: str, kind: str, size: Sequence[int], *, is_float: bool
+    ) -> None:
+        asked = self._sizes[name][1:] if is_stacked(name) else self._sizes[name]
+        if not is_float or tuple(size) != asked:
             raise DataError(
-                f"`{huggingface_name(name)}` is {kind} of {tuple(size)}; config.json asks for "
-                f"floats of {self._sizes[name]}",
+                f"`{stored}` is {kind} of {tuple(size)}; config.json asks for floats of {asked}",
                 where=str(self.folder),
                 hint="config.json and the weights belong to different models; fetch both again",
             )
 
-    def _unpacked(self, stored: str) -> Tensor:
-        rows, columns = (int(size) for size in self._read(stored + SIZE))
-        packed, scale = self._read(stored + PACKED), self._read(stored + SCALE)
-        if packed.dtype != torch.int32 or packed.shape != (rows, -(-columns // 4)):
-            raise DataError(
-                f"`{stored + PACKED}` is {packed.dtype} of {tuple(packed.shape)}, which does not "
-                f"hold INT8 of {(rows, columns)}",
-                where=str(self.folder),
-                hint="the file is damaged; quantize the model again",
-            )
-        return unpack(packed, scale, columns)
+    def rounds_inputs(self, name: str) -> bool:
+        """Tell whether the activations that meet a parameter are to be rounded to INT8."""
+        scheme = self._scheme(stored_names(self._held(name), self.shape)[0])
+        return scheme is not None and scheme.rounds_inputs
+
+    def _scheme(self, stored: str) -> PackedScheme | None:
+        module = stored.removesuffix(".weight")
+        return self._packing.scheme(module) if self._packing is not None else None
+
+    def _is_quantized(self, stored: str) -> bool:
+        return self.packed and stored + SCALE in self._files
+
+    def _restored(self, stored: str) -> Tensor:
+        packed = stored + PACKED in self._files
+        where = str(self.folder)
+        return matrix(self._read, stored, self._scheme(stored), packed=packed, where=where)
 
     def _read(self, stored: str) -> Tensor:
         with self._opened(stored) as file:
@@ -218,7 +287,9 @@ def _damaged(file: Path, error: Exception) -> DataError:
 
 
 def load_decoder(folder: Path) -> Decoder:
-    """Load a plain or packed folder as a float32 decoder on the CPU, in evaluation mode.
+    """Load a plain or quantized folder as a float32 decoder on the CPU, in evaluation mode.
+
+    Where the folder says so, activations are rounded to INT8, as its runtimes do.
 
     Raises:
         DataError: The folder holds no model that is read, or is damaged.
@@ -229,6 +300,9 @@ def load_decoder(folder: Path) -> Decoder:
     decoder.to_empty(device="cpu")
     decoder.tie_head()
     fill(decoder, weights.tensor)
+    for name in parameter_sizes(weights.shape):
+        if not is_stacked(name) and weights.rounds_inputs(name):
+            round_inputs(decoder.get_submodule(name.removesuffix(".weight")))
     return decoder.eval()
 
 
@@ -254,8 +328,9 @@ def save_model(
     write_tensors(
         folder / WEIGHTS_FILE,
         {
-            huggingface_name(name): _checked(state, name, size)
+            stored: tensor
             for name, size in parameter_sizes(shape).items()
+            for stored, tensor in named_pieces(name, _checked(state, name, size), shape)
         },
     )
     write_json(folder / CONFIG_FILE, config_of(shape, end_token=end_token))

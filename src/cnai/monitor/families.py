@@ -35,6 +35,11 @@ def train_families(progress: RunProgress) -> Iterator[Metric]:
         ("run", "on"),
         [((run, part), seconds) for part, seconds in progress.goodput.parts.items()],
     )
+    yield counter(
+        "cnai_train_moves_total",
+        ("run", "moved"),
+        [((run, moved), count) for moved, count in progress.moves_made],
+    )
     found = Counter(finding.detector for finding in progress.findings)
     yield gauge(
         "cnai_train_findings",
@@ -85,6 +90,17 @@ def _ranks(progress: RunProgress) -> Iterator[Metric]:
         labels,
         [(key, row.data_wait_total_seconds) for key, row in rows],
     )
+    yield counter(
+        "cnai_train_compute_seconds_total",
+        labels,
+        [(key, row.compute_total_seconds) for key, row in rows],
+    )
+    yield counter(
+        "cnai_train_peer_wait_seconds_total",
+        labels,
+        [(key, row.wait_total_seconds) for key, row in rows],
+    )
+    yield gauge("cnai_train_rows", labels, _present((key, row.rows) for key, row in rows))
 
 
 def serve_families(snapshot: ServeSnapshot) -> Iterator[Metric]:

@@ -7,7 +7,7 @@ step from which the newest resumed is forgotten.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import median
@@ -21,6 +21,7 @@ from cnai.core.events import (
     RankFailed,
     RankLost,
     RankReady,
+    Rebalanced,
     RunEnded,
     StepDone,
 )
@@ -31,6 +32,7 @@ from cnai.monitor.progress import STEP_BOUNDS_SECONDS, RankRow, RunProgress, Run
 
 WINDOW_STEPS = 20
 _FINDINGS = 200
+_MOVES = 50
 
 
 @dataclass(slots=True)
@@ -70,6 +72,8 @@ class ProgressFold:
         self._noise_scale: float | None = None
         self._reason = ""
         self._goodput = GoodputFold()
+        self._moves: deque[Rebalanced] = deque(maxlen=_MOVES)
+        self._moves_made: Counter[str] = Counter()
 
     def add(self, event: Event) -> None:
         """Take one event; kinds that say nothing about progress are passed over."""
@@ -89,6 +93,9 @@ class ProgressFold:
                 self._lose(event)
             case Finding():
                 self._findings.append(event)
+            case Rebalanced():
+                self._moves.append(event)
+                self._moves_made[event.moved] += 1
             case RunEnded():
                 known = event.outcome in set(RunState)
                 self._state = RunState(event.outcome) if known else RunState.FAILED
@@ -132,6 +139,8 @@ class ProgressFold:
             validation_step=self._validation.step if self._validation else None,
             noise_scale=self._noise_scale,
             goodput=self._goodput.goodput(),
+            moves=tuple(self._moves),
+            moves_made=tuple(sorted(self._moves_made.items())),
         )
 
     def _start(self, event: AttemptStarted) -> None:
@@ -204,6 +213,13 @@ class ProgressFold:
             data_wait_total_seconds=waited + event.data_wait_seconds,
             last_event_unix=event.time_unix,
             age_seconds=0.0,
+            rows=event.rows,
+            compute_seconds=event.compute_seconds if event.stage_seconds else None,
+            wait_seconds=event.wait_seconds,
+            compute_total_seconds=event.compute_seconds
+            + (before.compute_total_seconds if before else 0.0),
+            wait_total_seconds=(event.wait_seconds or 0.0)
+            + (before.wait_total_seconds if before else 0.0),
         )
 
     def _touch(self, rank: int, time_unix: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cnai.core.events import Finding
+from cnai.core.events import Finding, Rebalanced
 from cnai.core.serving import Histogram
 from cnai.monitor.goodput import NOTHING, Goodput
 
@@ -40,6 +40,11 @@ class RankRow:
         data_wait_total_seconds: Waiting for data in all its steps, repeated ones included.
         last_event_unix: Time of its last event.
         age_seconds: Time since then.
+        rows: Sequences that it took; None in runs of older versions, as the next two.
+        compute_seconds: Time that it computed in its last step, without any wait.
+        wait_seconds: Time that it waited for other ranks in its last step.
+        compute_total_seconds: Computing in all its steps, repeated ones included.
+        wait_total_seconds: Waiting for other ranks in all its steps.
     """
 
     rank: int
@@ -50,6 +55,11 @@ class RankRow:
     data_wait_total_seconds: float
     last_event_unix: float
     age_seconds: float
+    rows: int | None = None
+    compute_seconds: float | None = None
+    wait_seconds: float | None = None
+    compute_total_seconds: float = 0.0
+    wait_total_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +85,8 @@ class RunProgress:
         validation_loss: Of the last measurement on validation sequences, after `validation_step`.
         noise_scale: Gradient noise scale in sequences, as of the last step that had one.
         goodput: What its time was spent on, up to its last event.
+        moves: The newest 50 moves of work between ranks, with their reasons.
+        moves_made: Moves so far, by what moved.
     """
 
     run: str
@@ -107,3 +119,5 @@ class RunProgress:
     validation_step: int | None = None
     noise_scale: float | None = None
     goodput: Goodput = NOTHING
+    moves: tuple[Rebalanced, ...] = ()
+    moves_made: tuple[tuple[str, int], ...] = ()

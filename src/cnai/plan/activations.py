@@ -13,6 +13,15 @@ tensor-parallel size t and e bytes an element, a layer keeps
     gate, its SiLU, up, their product                    4 F x e / t
     log-sum of the scores                                H x 4 / t
 
+Where positions are exchanged for heads (context parallelism) the output is kept twice, by attention
+and after the exchange by the projection; all counts for the positions that a rank has.
+
+A layer with E experts, of which a token goes through C, has C times the inner width of an expert
+for F, and keeps on every rank
+
+    rows before and after the experts                    2 C D x e
+    probabilities of the router, the choices             E x 4 + C x 36
+
 With `split_sequence` the first two lines are divided by t as well. The third is not: it is gathered
 for the projections, and kept gathered instead of being sent twice. A layer that is recomputed keeps
 the first half of the first line, its input; one such layer at a time holds all of it again.
@@ -32,6 +41,8 @@ from cnai.plan.pipeline import in_flight
 from cnai.plan.request import PlanRequest, Trial
 
 FLOAT = 4
+_CHOICE = 36
+"""Bytes that one choice of an expert keeps: its number, place and token, and its weight thrice."""
 
 
 def activation_bytes(request: PlanRequest, trial: Trial, stage: int, device: Device) -> int:
@@ -39,7 +50,7 @@ def activation_bytes(request: PlanRequest, trial: Trial, stage: int, device: Dev
     shape = request.shape
     if shape is None:
         return 0
-    tokens = trial.rows * request.sequence
+    tokens = trial.tokens(request.sequence)
     per_token, extra = _layers(request, shape, trial, stage, device)
     if stage == trial.last:
         norm = FLOAT + request.element_bytes + (0 if device.fused_norm else FLOAT)
@@ -62,7 +73,13 @@ def _layers(
         size = layout.model if layout.is_split(layer) else 1
         sequence = layout.split_sequence and size > 1
         held = layer_activation_bytes(
-            shape, size, request.element_bytes, device, split_sequence=sequence
+            shape,
+            size,
+            request.element_bytes,
+            device,
+            split_sequence=sequence,
+            exchanged=layout.context > 1,
+            sparse=shape.is_sparse(layer),
         )
         if mode.covers(layer):
             kept += FLOAT * shape.width // (size if sequence else 1)
@@ -79,11 +96,20 @@ def layer_activation_bytes(
     device: Device,
     *,
     split_sequence: bool = False,
+    exchanged: bool = False,
+    sparse: bool = False,
 ) -> int:
     """Bytes that a layer keeps for one token; the table at the head of this page."""
     stream = 2 * (FLOAT + (0 if device.fused_norm else FLOAT)) * shape.width
     read = 2 * element * shape.width
-    split = 4 * (shape.query_width + shape.ffn_width) * element + FLOAT * shape.heads
+    inner = shape.experts_per_token * shape.expert_width if sparse else shape.ffn_width
+    split = 4 * (shape.query_width + inner) * element + FLOAT * shape.heads
+    if sparse:
+        read += (
+            shape.experts_per_token * (2 * element * shape.width + _CHOICE) + FLOAT * shape.experts
+        )
+    if exchanged:
+        split += shape.query_width * element
     if shape.qk_norm:
         norm = FLOAT + element + (0 if device.fused_norm else FLOAT)
         split += norm * (shape.query_width + shape.kv_width)

@@ -11,13 +11,14 @@ Performance Computing Applications 19(1); traffic of sharded parameters from Raj
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lcm
 
 from cnai.core.estimate import StepEstimate
 from cnai.core.recompute import Recompute
 from cnai.core.shape import DecoderShape
 from cnai.plan.activations import FLOAT
 from cnai.plan.devices import Machines
-from cnai.plan.memory import rank_parameters
+from cnai.plan.memory import rank_parameters, spread_parameters
 from cnai.plan.pipeline import idle_pieces
 from cnai.plan.request import PlanRequest, Trial
 
@@ -31,8 +32,10 @@ def layer_costs(
     shape: DecoderShape, sequence: int, model_size: int, split_layer: int
 ) -> list[float]:
     """FLOPs for one token of each layer on one rank, embedding and head added to the ends."""
-    whole = float(shape.layer_flops(sequence))
-    costs = [whole / model_size if index >= split_layer else whole for index in range(shape.layers)]
+    costs = [
+        shape.layer_flops(sequence, index) / (model_size if index >= split_layer else 1)
+        for index in range(shape.layers)
+    ]
     costs[0] += 2.0 * shape.width
     head_split = split_layer == 0 if shape.tied_head else split_layer < shape.layers
     costs[-1] += shape.head_flops() / (model_size if head_split else 1)
@@ -61,7 +64,9 @@ def estimate_step(
         for stages in places
     ]
     slowest = max(range(layout.pipeline), key=lambda place: compute[place] + tensor[place])
-    piece = compute[slowest] + tensor[slowest]
+    exchange = context_seconds(request, shape, trial, machines, places[slowest])
+    exchange += expert_seconds(request, shape, trial, machines, places[slowest])
+    piece = compute[slowest] + tensor[slowest] + exchange
     piece += trial.virtual * _boundary_seconds(request, shape, trial, machines)
     idle = idle_pieces(trial)
     slots = trial.microbatches + idle
@@ -76,6 +81,7 @@ def estimate_step(
         step_seconds=step,
         compute_seconds=trial.microbatches * compute[slowest],
         tensor_seconds=trial.microbatches * tensor[slowest],
+        exchange_seconds=trial.microbatches * exchange,
         data_seconds=data,
         bubble_fraction=idle / slots,
         tokens_per_second=batch_tokens / step,
@@ -92,7 +98,7 @@ def compute_seconds(
 ) -> float:
     """Time of forward and backward of one microbatch in a stage, without communication."""
     rate = machines.rank_flops(request.precision, trial.layout.ranks) * REACHABLE
-    tokens = trial.rows * request.sequence
+    tokens = trial.tokens(request.sequence)
     passes = _FORWARD_AND_BACKWARD + _again(request, trial, stage) / trial.layers(stage)
     matrices = passes * stage_costs[stage] * tokens / rate
     return matrices + trial.layers(stage) * machines.device.layer_seconds
@@ -106,10 +112,65 @@ def tensor_seconds(
     split = trial.split_layers(stage)
     if split == 0:
         return 0.0
-    payload = trial.rows * request.sequence * shape.width * request.element_bytes
+    payload = trial.tokens(request.sequence) * shape.width * request.element_bytes
     once = _ring_seconds(2 * payload, size, machines.link(size), machines.device.latency_seconds)
     # A layer done again stops before its last all-reduce, whose result nobody keeps.
     return (split * _ALL_REDUCES + min(split, _again(request, trial, stage))) * once
+
+
+def context_seconds(
+    request: PlanRequest,
+    shape: DecoderShape,
+    trial: Trial,
+    machines: Machines,
+    stages: tuple[int, ...],
+) -> float:
+    """Time in which one microbatch exchanges positions for heads, in the layers of these stages.
+
+    Queries, keys and values go out and the result comes back, in forward and in backward; of what
+    a rank has, all but its own share is sent. Heads of keys and values are repeated until each
+    rank has one.
+    """
+    layout = trial.layout
+    size = layout.context
+    if size == 1:
+        return 0.0
+    element = trial.tokens(request.sequence) * shape.head_width * request.element_bytes
+    link, latency = machines.link(size * layout.model), machines.device.latency_seconds
+    seconds = 0.0
+    for stage in stages:
+        for layer in range(*trial.cuts[stage]):
+            split = layout.model if layout.is_split(layer) else 1
+            heads = 2 * shape.heads // split + 2 * lcm(shape.kv_heads // split, size)
+            passes = 3 if Recompute(request.recompute).covers(layer) else 2
+            seconds += passes * (_ring_seconds(element * heads, size, link, 2 * latency))
+    return seconds
+
+
+def expert_seconds(
+    request: PlanRequest,
+    shape: DecoderShape,
+    trial: Trial,
+    machines: Machines,
+    stages: tuple[int, ...],
+) -> float:
+    """Time in which one microbatch takes rows to their experts and back, in these stages.
+
+    Every choice of a token is a row, and experts are taken for evenly used. Beside the rows a
+    message tells how many there are.
+    """
+    layout = trial.layout
+    if layout.expert == 1:
+        return 0.0
+    rows = trial.tokens(request.sequence) * shape.experts_per_token
+    payload = 2 * rows * shape.width * request.element_bytes
+    link = machines.link(layout.expert * layout.model)
+    once = _ring_seconds(payload, layout.expert, link, 3 * machines.device.latency_seconds)
+    mode = Recompute(request.recompute)
+    layers = (layer for stage in stages for layer in range(*trial.cuts[stage]))
+    return sum(
+        (3 if mode.covers(layer) else 2) * once for layer in layers if shape.is_sparse(layer)
+    )
 
 
 def _again(request: PlanRequest, trial: Trial, stage: int) -> int:
@@ -151,23 +212,32 @@ def data_seconds(
     Without sharding one all-reduce of the float32 gradients. With it, for every microbatch, the
     parameters are gathered before forward and again before backward and the gradients scattered;
     only what outlasts the computing is added, and the last scatter. Hybrid sharding does so inside
-    its groups, and adds an all-reduce of the scattered gradients between them.
+    its groups, and adds an all-reduce of the scattered gradients between them. Experts that are
+    spread are averaged, or sharded, over the ranks that hold the same ones.
     """
     size = trial.shards
-    if trial.layout.data == 1:
+    if trial.layout.copies == 1:
         return 0.0
-    parameters = sum(rank_parameters(shape, trial, stage) for stage in stages)
+    experts = sum(spread_parameters(shape, trial, stage) for stage in stages)
+    parameters = sum(rank_parameters(shape, trial, stage) for stage in stages) - experts
     latency = machines.device.latency_seconds
-    groups, across = trial.layout.data // size, trial.layout.data * trial.layout.model
+    groups, across = trial.layout.copies // size, trial.layout.copies * trial.layout.model
     between = _ring_seconds(2 * FLOAT * parameters / size, groups, machines.link(across), latency)
+    spread, same = 0.0, trial.layout.expert_copies
+    if experts and same > 1:
+        spread = _ring_seconds(2 * FLOAT * experts, same, machines.link(across), latency)
     if size == 1:
-        return between
+        return between + spread
     link = machines.link(size * trial.layout.model)
     latency *= sum(trial.layers(stage) for stage in stages)
     gather = 2 * _ring_seconds(gathering.element_bytes * parameters, size, link, latency)
     scatter = _ring_seconds(FLOAT * parameters, size, link, latency)
+    if trial.expert_shards(shape.width) > 1:
+        link, spread = machines.link(across), 0.0
+        gather += 2 * _ring_seconds(gathering.element_bytes * experts, same, link, latency)
+        scatter += _ring_seconds(FLOAT * experts, same, link, latency)
     exposed = max(0.0, gather + scatter - gathering.hidden_seconds)
-    return trial.microbatches * exposed + scatter + (between if groups > 1 else 0.0)
+    return trial.microbatches * exposed + scatter + spread + (between if groups > 1 else 0.0)
 
 
 def _boundary_seconds(
@@ -177,8 +247,8 @@ def _boundary_seconds(
     layout = trial.layout
     if layout.pipeline == 1:
         return 0.0
-    payload = trial.rows * request.sequence * shape.width * FLOAT
-    link = machines.link(2 * layout.data * layout.model)
+    payload = trial.tokens(request.sequence) * shape.width * FLOAT
+    link = machines.link(2 * layout.copies * layout.model)
     return 2 * (payload / link + machines.device.latency_seconds)
 
 

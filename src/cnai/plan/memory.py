@@ -8,6 +8,7 @@ from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
 from cnai.plan.activations import FLOAT, activation_bytes
 from cnai.plan.devices import Device
+from cnai.plan.pipeline import in_flight
 from cnai.plan.request import PlanRequest, Trial
 
 OPTIMIZER_BYTES = {"adamw": 8, "muon": 4, "sgd": 0}
@@ -17,24 +18,35 @@ a layer; the rest is AdamW's), plain SGD nothing."""
 
 def stage_parameters(shape: DecoderShape, trial: Trial, stage: int) -> int:
     """Parameters of a stage before any split, with its own copy of a tied head."""
-    return _parameters(shape, trial, stage, model_size=1)
+    held = sum(shape.parameters_of(layer) for layer in range(*trial.cuts[stage]))
+    return held + edge_parameters(shape, trial, stage, 1)
 
 
 def rank_parameters(shape: DecoderShape, trial: Trial, stage: int) -> int:
     """Parameters that one rank of a stage holds before sharding over the data axis."""
-    return _parameters(shape, trial, stage, model_size=trial.layout.model)
+    layout = trial.layout
+    held = sum(
+        layer_share(shape, layer, layout.model if layout.is_split(layer) else 1, layout.expert)
+        for layer in range(*trial.cuts[stage])
+    )
+    return held + edge_parameters(shape, trial, stage, layout.model)
 
 
-def _parameters(shape: DecoderShape, trial: Trial, stage: int, *, model_size: int) -> int:
-    split = trial.split_layers(stage)
-    whole = trial.layers(stage) - split
-    total = whole * shape.layer_parameters + split * layer_share(shape, model_size)
-    return total + edge_parameters(shape, trial, stage, model_size)
+def layer_share(shape: DecoderShape, layer: int, model_size: int, expert_size: int = 1) -> int:
+    """Parameters of a layer on one rank; norms and router are on every rank."""
+    whole = shape.norm_parameters + (shape.router_parameters if shape.is_sparse(layer) else 0)
+    experts = shape.experts * shape.expert_parameters if shape.is_sparse(layer) else 0
+    rest = shape.parameters_of(layer) - whole - experts
+    return whole + rest // model_size + experts // model_size // expert_size
 
 
-def layer_share(shape: DecoderShape, model_size: int) -> int:
-    """Parameters of a split layer on one rank; the norms are on every rank."""
-    return (shape.layer_parameters - shape.norm_parameters) // model_size + shape.norm_parameters
+def spread_parameters(shape: DecoderShape, trial: Trial, stage: int) -> int:
+    """Parameters of spread experts that one rank of a stage holds before sharding."""
+    layout = trial.layout
+    if layout.expert == 1:
+        return 0
+    held = sum(_split_experts(shape, trial, layer) for layer in range(*trial.cuts[stage]))
+    return held // layout.expert
 
 
 def edge_parameters(shape: DecoderShape, trial: Trial, stage: int, model_size: int) -> int:
@@ -73,13 +85,18 @@ def stage_memory(request: PlanRequest, trial: Trial, stage: int, device: Device)
         trained = adapter_parameters(request.adapters, shape, trial, stage)
         held += trained
     full = trial.shards > 1
-    table = _whole_table(shape, trial, stage) if full else held
+    spread = spread_parameters(shape, trial, stage)
+    table = spread + _whole_table(shape, trial, stage) if full else held
     kept = table + -(-(held - table) // trial.shards)
+    kept -= spread - -(-spread // trial.expert_shards(shape.width))
     changed = kept if request.adapters is None else -(-trained // trial.shards)
     gathered = _gathered_parameters(shape, trial, stage) if full else 0
+    if trial.expert_shards(shape.width) == 1:
+        trained -= min(spread, trained)
     whole = _gathered_gradients(trial, trained, min(gathered, trained))
     return Memory(
-        weight_bytes=_weight_bytes(request, kept, gathered, full=full),
+        weight_bytes=_weight_bytes(request, kept, gathered, full=full)
+        + _expert_copies(request, trial, stage),
         gradient_bytes=FLOAT * (changed + whole),
         optimizer_bytes=_optimizer_bytes(request, trial, stage, changed),
         activation_bytes=activation_bytes(request, trial, stage, device),
@@ -134,17 +151,46 @@ def _weight_bytes(request: PlanRequest, kept: int, gathered: int, *, full: bool)
     return FLOAT * kept + (element * kept if element < FLOAT else 0)
 
 
+def _expert_copies(request: PlanRequest, trial: Trial, stage: int) -> int:
+    """Half-precision copies of the experts, which each microbatch makes and keeps for backward.
+
+    Parameters that full sharding gathers come in half precision already. One copy of all that is
+    not sharded is counted before.
+    """
+    shape, element = request.shape, request.element_bytes
+    if shape is None or element == FLOAT:
+        return 0
+    held = sum(_split_experts(shape, trial, layer) for layer in range(*trial.cuts[stage]))
+    held //= trial.layout.expert
+    if trial.shards > 1:
+        gathered = trial.layout.expert == 1 or trial.expert_shards(shape.width) > 1
+        return 0 if gathered else element * held * in_flight(trial, stage)
+    return element * held * (in_flight(trial, stage) - 1)
+
+
 def _gathered_parameters(shape: DecoderShape, trial: Trial, stage: int) -> int:
     """Parameters that stand whole on a rank while full sharding computes.
 
     Two layers, the one at work and the one fetched ahead, with embedding and head, which stay. A
     schedule that splits the backward pass keeps all of its layers until the step is over.
     """
-    size = trial.layout.model
-    if trial.layout.pipeline > 1 and schedule_named(trial.schedule).splits_backward:
-        return rank_parameters(shape, trial, stage) - _whole_table(shape, trial, stage)
-    layer = shape.layer_parameters
-    if trial.split_layers(stage) == trial.layers(stage):
-        layer = layer_share(shape, size)
+    layout = trial.layout
+    size, alone = layout.model, trial.expert_shards(shape.width) == 1
+    spread = spread_parameters(shape, trial, stage) if alone else 0
+    if layout.pipeline > 1 and schedule_named(trial.schedule).splits_backward:
+        return rank_parameters(shape, trial, stage) - spread - _whole_table(shape, trial, stage)
+    layer = max(
+        layer_share(shape, one, size if layout.is_split(one) else 1, layout.expert)
+        - (_split_experts(shape, trial, one) // layout.expert if layout.expert > 1 and alone else 0)
+        for one in range(*trial.cuts[stage])
+    )
     edges = edge_parameters(shape, trial, stage, size)
     return min(2, trial.layers(stage)) * layer + edges
+
+
+def _split_experts(shape: DecoderShape, trial: Trial, layer: int) -> int:
+    """Parameters of all experts of a layer, as the model axis splits them."""
+    if not shape.is_sparse(layer):
+        return 0
+    size = trial.layout.model if trial.layout.is_split(layer) else 1
+    return shape.experts * shape.expert_parameters // size

@@ -10,6 +10,7 @@ from cnai.core.fleet import Fleet
 from cnai.core.layout import Layout, ParallelPlan
 from cnai.plan.planner import alternatives
 from cnai.plan.request import PlanRequest
+from cnai.plan.violation import divisors
 
 
 def nearest_plan(
@@ -18,7 +19,8 @@ def nearest_plan(
     """Return the plan for at most so many ranks that is most like the wanted one.
 
     It gives up the data axis first, which only changes how many rows a rank takes; then the
-    pipeline, then the split of the layers. The batch stays, and with it the curve.
+    pipeline, then the split of the layers, at last that of the positions; with each, experts come
+    together as far as it takes. The batch stays, and with it the curve.
 
     Args:
         request: What is asked, with whatever sizes.
@@ -44,8 +46,16 @@ def nearest_plan(
 
 def _retreats(request: PlanRequest, wanted: Layout) -> Iterator[PlanRequest]:
     """Yield requests that fix less and less; each also without a fixed number of micro-batches."""
-    for model, pipeline in ((wanted.model, wanted.pipeline), (wanted.model, None), (None, None)):
-        sizes = replace(request, data=None, model=model, pipeline=pipeline)
-        yield sizes
-        if request.microbatches is not None:
-            yield replace(sizes, microbatches=None)
+    for model, pipeline, context in (
+        (wanted.model, wanted.pipeline, wanted.context),
+        (wanted.model, None, wanted.context),
+        (None, None, wanted.context),
+        (None, None, 1),
+    ):
+        for expert in reversed(divisors(wanted.expert)):
+            sizes = replace(
+                request, data=None, model=model, pipeline=pipeline, context=context, expert=expert
+            )
+            yield sizes
+            if request.microbatches is not None:
+                yield replace(sizes, microbatches=None)

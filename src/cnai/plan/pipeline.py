@@ -10,11 +10,12 @@ all ranks agree on the norm of the gradient first, so that a V idles too, while 
 
 from __future__ import annotations
 
+from cnai.core.layout import ParallelPlan
 from cnai.core.schedules import Placement, schedule_named
 from cnai.plan.request import Trial
 
 
-def idle_pieces(trial: Trial) -> float:
+def idle_pieces(trial: Trial | ParallelPlan) -> float:
     """Return how long a rank idles in a step, in times of one microbatch on one rank."""
     ranks, virtual = trial.layout.pipeline, trial.virtual
     schedule = schedule_named(trial.schedule)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import lcm
 
 from cnai.core.errors import PlanError
 from cnai.core.estimate import StepEstimate
@@ -14,18 +15,18 @@ from cnai.plan.balance import Cuts, balance
 from cnai.plan.cost import estimate_step, layer_costs
 from cnai.plan.devices import Machines
 from cnai.plan.memory import stage_memory, stage_parameters
+from cnai.plan.module_memory import module_cuts, module_memory, module_stage
 from cnai.plan.reasons import explain, no_fit
 from cnai.plan.request import PlanRequest, Trial
 from cnai.plan.rules import (
-    RANKS,
     check_layout,
     check_names,
     check_ranks,
-    divisors,
     legal_counts,
     shard_group,
     violations,
 )
+from cnai.plan.violation import RANKS, divisors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,14 +129,18 @@ def _layouts(request: PlanRequest, machines: Machines, ranks: int) -> Iterator[L
 
     A tensor-parallel group that was not asked for never leaves a node: it talks in every layer.
     """
-    for model in divisors(ranks):
+    if ranks % request.context:
+        return
+    for model in divisors(ranks // request.context):
         if model != (request.model or model) or (not request.model and model > machines.per_node):
             continue
-        for pipeline in divisors(ranks // model):
-            data = ranks // model // pipeline
+        for pipeline in divisors(ranks // request.context // model):
+            data = ranks // request.context // model // pipeline
             if pipeline != (request.pipeline or pipeline) or data != (request.data or data):
                 continue
             layout = replace(request.asked, data=data, model=model, pipeline=pipeline)
+            if layout.copies % layout.expert:
+                continue
             if next(violations(request, layout), None) is None:
                 yield layout
 
@@ -174,13 +179,16 @@ def _best(request: PlanRequest, machines: Machines, layout: Layout) -> Candidate
 def _shardings(request: PlanRequest, layout: Layout) -> tuple[Sharding, ...]:
     if request.sharding != "auto":
         return (Sharding(request.sharding),)
-    return (Sharding.NONE, Sharding.FULL) if layout.data > 1 else (Sharding.NONE,)
+    return (Sharding.NONE, Sharding.FULL) if layout.copies > 1 else (Sharding.NONE,)
 
 
 def _cut(request: PlanRequest, layout: Layout) -> tuple[Cuts, tuple[float, ...]]:
     """Return the stages' layers and their cost, balanced."""
     if request.shape is None:
-        return ((0, 0),), (0.0,)
+        if request.module is None:
+            return ((0, 0),), (0.0,)
+        cuts = module_cuts(request.module, layout.pipeline * request.virtual_of(layout))
+        return cuts, (0.0,) * len(cuts)
     costs = layer_costs(request.shape, request.sequence, layout.model, layout.split_layer)
     cuts = balance(costs, layout.pipeline * request.virtual_of(layout))
     return cuts, tuple(sum(costs[first:end]) for first, end in cuts)
@@ -195,8 +203,10 @@ def _candidate(
             index=index,
             first_layer=first,
             end_layer=end,
-            parameters=stage_parameters(shape, trial, index) if shape else 0,
-            memory=stage_memory(request, trial, index, machines.device),
+            parameters=_parameters(request, trial, index),
+            memory=module_memory(request, request.module, trial, index, machines.device)
+            if request.module
+            else stage_memory(request, trial, index, machines.device),
         )
         for index, (first, end) in enumerate(trial.cuts)
     )
@@ -218,6 +228,40 @@ def _candidate(
     return Candidate(plan=plan, usable_bytes=usable, rejected=rejected)
 
 
+def with_cuts(
+    request: PlanRequest, fleet: Fleet, plan: ParallelPlan, cuts: Cuts
+) -> ParallelPlan | None:
+    """Return a plan with its layers cut into stages at other places; None = it does not fit.
+
+    Args:
+        request: What was asked when the plan was made.
+        plan: Gives everything but the cuts.
+        cuts: First and end layer of each stage.
+    """
+    layout, shape = plan.layout, request.shape
+    if shape is None:
+        return None
+    costs = layer_costs(shape, request.sequence, layout.model, layout.split_layer)
+    trial = Trial(
+        layout=layout,
+        cuts=cuts,
+        microbatches=plan.microbatches,
+        rows=plan.microbatch_rows,
+        schedule=plan.schedule,
+        sharding=plan.sharding,
+        shard_group=plan.shard_group,
+    )
+    stage_costs = tuple(sum(costs[first:end]) for first, end in cuts)
+    found = _candidate(request, Machines.of(fleet), trial, stage_costs)
+    return replace(found.plan, reasons=plan.reasons) if found.rejected is None else None
+
+
+def _parameters(request: PlanRequest, trial: Trial, stage: int) -> int:
+    if request.module is not None:
+        return module_stage(request.module, trial, stage).held(1)
+    return stage_parameters(request.shape, trial, stage) if request.shape else 0
+
+
 def _check_devices(ranks: int, machines: Machines) -> None:
     """Refuse more ranks than GPUs; a CPU machine may be shared by any number of ranks."""
     devices = machines.fleet.devices
@@ -234,12 +278,15 @@ def _check_devices(ranks: int, machines: Machines) -> None:
 def _no_layout(request: PlanRequest, fleet: Fleet, ranks: int) -> PlanError:
     """Say that the open sizes cannot be chosen, and which numbers of ranks would do."""
     machines = Machines.of(fleet)
-    near = sorted(range(1, 2 * ranks + 1), key=lambda other: abs(other - ranks))
+    least = lcm(request.context, request.expert) * (request.model or 1) * (request.pipeline or 1)
+    tried = {*range(1, 2 * ranks + 1), least, 2 * least}
+    near = sorted(tried, key=lambda other: abs(other - ranks))
     legal = [other for other in near if next(_layouts(request, machines, other), None)]
     works = " or ".join(str(other) for other in sorted(legal[:2]))
     return PlanError(
         f"{ranks} ranks cannot be laid out: no data x model x pipeline sizes divide the batch of "
-        f"{request.batch}, the heads and the layers",
+        f"{request.batch}, the heads and the layers"
+        + (f", and can hold experts spread over {request.expert}" if request.expert > 1 else ""),
         where=RANKS,
         hint=f"set `{RANKS}: {works}`" if works else "set `train.batch` to a multiple of the ranks",
     )

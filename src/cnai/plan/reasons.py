@@ -63,8 +63,14 @@ def explain(
 
 def _choice(request: PlanRequest, fitting: Sequence[Weighed]) -> Iterator[str]:
     best = fitting[0]
-    if best.estimate is None:
+    if best.estimate is None and request.module is None:
         yield "the size of a model from `model.module` is not known, so memory is not checked"
+        return
+    if best.estimate is None:
+        yield (
+            "of a module of your own weights, gradients and optimizer are counted; what its "
+            "activations take and how long a step lasts is not known"
+        )
         return
     took = format_seconds(best.estimate.step_seconds)
     if request.is_fixed:
@@ -87,9 +93,9 @@ def _stages(peak: Peak) -> str:
 
 
 def _memory(best: Weighed, rejected: Sequence[Weighed]) -> Iterator[str]:
-    if best.estimate is None:
-        return
     peak = best.plan.peak
+    if best.estimate is None and not peak.memory.weight_bytes:
+        return
     yield (
         f"fullest is {_stages(peak)} with {format_bytes(best.needed_bytes)} a rank of "
         f"{format_bytes(best.usable_bytes)} usable"
@@ -98,7 +104,7 @@ def _memory(best: Weighed, rejected: Sequence[Weighed]) -> Iterator[str]:
         yield "parameters are sharded over the data axis"
     if best.plan.sharding is Sharding.HYBRID:
         yield (
-            f"parameters are sharded in {best.plan.layout.data // best.plan.shards} groups of "
+            f"parameters are sharded in {best.plan.layout.copies // best.plan.shards} groups of "
             f"{best.plan.shards} copies"
         )
     if rejected:
@@ -120,6 +126,16 @@ def _warnings(request: PlanRequest, machines: Machines, plan: ParallelPlan) -> I
         yield (
             f"warning: a tensor group of {layout.model} leaves the node of {machines.per_node} "
             "devices and talks over the network in every layer"
+        )
+    if layout.context * layout.model > machines.per_node and layout.context > 1:
+        yield (
+            f"warning: a context group of {layout.context} leaves the node of {machines.per_node} "
+            "devices and exchanges over the network in every layer"
+        )
+    if layout.expert * layout.model > machines.per_node and layout.expert > 1:
+        yield (
+            f"warning: experts are spread over {layout.expert} ranks beyond the node of "
+            f"{machines.per_node} devices, and tokens travel over the network in every sparse layer"
         )
     if request.shape and layout.model > 1 and not layout.is_split(request.shape.layers - 1):
         yield "warning: no layer is split, so the model axis repeats the same work"
@@ -201,8 +217,12 @@ def _with_recomputing(
 
 def _settings(plan: ParallelPlan) -> str:
     layout = plan.layout
+    context = f"context_parallel: {{size: {layout.context}}}, " if layout.context > 1 else ""
+    if layout.expert > 1:
+        context += f"expert_parallel: {{size: {layout.expert}}}, "
     return (
         f"`data_parallel: {{size: {layout.data}, sharding: {plan.sharding.value}}}, "
         f"model_parallel: {{size: {layout.model}, split_layer: {layout.split_layer}}}, "
+        f"{context}"
         f"pipeline_parallel: {{stages: {layout.pipeline}, microbatches: {plan.microbatches}}}`"
     )

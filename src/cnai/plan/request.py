@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cnai.core.adapters import Adapters
 from cnai.core.layout import Layout, Sharding
+from cnai.core.module import ModuleFacts
 from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
 
@@ -15,7 +16,8 @@ class PlanRequest:
     """A model, a batch, and as much of the layout as the user fixed; None = chosen by the planner.
 
     Attributes:
-        shape: The decoder; None for a user's own module, whose size is not known.
+        shape: The decoder; None for a user's own module.
+        module: What was counted of a user's own module; None = nothing was.
         batch: Sequences in a step over all ranks.
         sequence: Tokens in a sequence.
         optimizer: `adamw`, `muon` or `sgd`.
@@ -25,6 +27,8 @@ class PlanRequest:
         schedule: A name of `core.schedules`.
         virtual: Stages a rank of the pipeline; None = what the schedule needs.
         split_sequence: Whether the model axis also shares out the positions of a sequence.
+        context: Ranks that share out the positions of a sequence; taken as asked.
+        expert: Ranks of the data and context axes over which experts are spread; taken as asked.
         recompute: `none`, `selective` or `full`, a value of `core.recompute`.
         adapters: What is trained beside frozen weights; None = the weights themselves are.
         ranks: Ranks in all; None = the product of the sizes, or what the fleet has.
@@ -40,6 +44,8 @@ class PlanRequest:
     pipeline: int | None = None
     split_layer: int = 0
     split_sequence: bool = False
+    context: int = 1
+    expert: int = 1
     sharding: str = "auto"
     shard_group: int | None = None
     schedule: str = "1F1B"
@@ -48,6 +54,7 @@ class PlanRequest:
     recompute: str = "none"
     adapters: Adapters | None = None
     ranks: int | None = None
+    module: ModuleFacts | None = None
 
     @property
     def asked(self) -> Layout:
@@ -58,11 +65,13 @@ class PlanRequest:
             pipeline=self.pipeline or 1,
             split_layer=self.split_layer,
             split_sequence=self.split_sequence,
+            context=self.context,
+            expert=self.expert,
         )
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all three sizes were given."""
+        """Whether all sizes were given."""
         return None not in (self.data, self.model, self.pipeline)
 
     @property
@@ -98,7 +107,15 @@ class Trial:
     @property
     def shards(self) -> int:
         """Ranks over which a parameter is shared out, 1 = none."""
-        return self.sharding.ranks(self.layout.data, self.shard_group)
+        return self.sharding.ranks(self.layout.copies, self.shard_group)
+
+    def expert_shards(self, width: int) -> int:
+        """Ranks over which the numbers of spread experts are shared out, 1 = none."""
+        return self.layout.expert_shards(self.sharding, width)
+
+    def tokens(self, sequence: int) -> int:
+        """Tokens of a piece that one rank sees."""
+        return self.rows * sequence // self.layout.context
 
     @property
     def virtual(self) -> int:

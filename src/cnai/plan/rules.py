@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from math import gcd, prod
 
 from cnai.core.errors import SpecError
@@ -11,55 +10,40 @@ from cnai.core.layout import Layout, Sharding
 from cnai.core.recompute import Recompute
 from cnai.core.schedules import SCHEDULES, schedule_named
 from cnai.core.shape import DecoderShape
+from cnai.plan.module_rules import module_violations
 from cnai.plan.request import PlanRequest
-
-DATA = "parallel.data_parallel.size"
-SHARDING = "parallel.data_parallel.sharding"
-GROUP = "parallel.data_parallel.shard_group"
-MODEL = "parallel.model_parallel.size"
-SPLIT = "parallel.model_parallel.split_layer"
-STAGES = "parallel.pipeline_parallel.stages"
-VIRTUAL = "parallel.pipeline_parallel.virtual"
-MICROBATCHES = "parallel.pipeline_parallel.microbatches"
-RANKS = "resources.ranks"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
-    """A rule that a layout breaks."""
-
-    where: str
-    message: str
-    hint: str
-
-    def error(self) -> SpecError:
-        """Return it as the error that the user sees."""
-        return SpecError(self.message, where=self.where, hint=self.hint)
-
-
-def divisors(number: int) -> list[int]:
-    """Return the divisors, smallest first."""
-    low = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return sorted({*low, *(number // d for d in low)})
-
-
-def nearest(value: int, legal: list[int]) -> str:
-    """Name the legal values next below and above a value, `4 or 8`."""
-    below = [other for other in legal if other < value]
-    above = [other for other in legal if other > value]
-    return " or ".join(str(other) for other in (below[-1:] + above[:1]) or legal[:1])
+from cnai.plan.violation import (
+    CONTEXT,
+    DATA,
+    EXPERT,
+    GROUP,
+    MICROBATCHES,
+    MODEL,
+    RANKS,
+    SHARDING,
+    SPLIT,
+    STAGES,
+    VIRTUAL,
+    Violation,
+    divisors,
+    nearest,
+)
 
 
 def violations(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
     """Yield the rules that a layout breaks, most basic first; none = it is legal."""
     yield from _sizes(layout)
     if request.shape is None:
-        yield from _module(request, layout)
+        yield from module_violations(request, request.module, layout)
+        if request.module is not None and request.module.layers:
+            yield from _stages(request, len(request.module.layers), layout)
     else:
         yield from _model(request.shape, layout)
         yield from _sequence(request, layout)
+        yield from _context(request, request.shape, layout)
+        yield from _experts(request, request.shape, layout)
         yield from _adapters(request, layout)
-        yield from _stages(request, request.shape, layout)
+        yield from _stages(request, request.shape.layers, layout)
     yield from _groups(request, layout)
     yield from _batch(request, layout)
 
@@ -83,6 +67,8 @@ def check_ranks(request: PlanRequest) -> None:
     ranks = request.ranks
     given = {DATA: request.data, MODEL: request.model, STAGES: request.pipeline}
     factors = {key: size for key, size in given.items() if size is not None}
+    if request.context > 1:
+        factors[CONTEXT] = request.context
     product = prod(factors.values())
     if ranks is None or not factors:
         return
@@ -103,7 +89,7 @@ def check_ranks(request: PlanRequest) -> None:
 
 
 def _other_data(request: PlanRequest, ranks: int) -> str:
-    rest = (request.model or 1) * (request.pipeline or 1)
+    rest = (request.model or 1) * (request.pipeline or 1) * request.context
     if ranks % rest or request.batch % (ranks // rest):
         return ""
     return f", or set `{DATA}: {ranks // rest}`"
@@ -133,6 +119,8 @@ def check_names(request: PlanRequest) -> None:
         (DATA, request.data),
         (GROUP, request.shard_group),
         (MODEL, request.model),
+        (CONTEXT, request.context),
+        (EXPERT, request.expert),
         (STAGES, request.pipeline),
         (VIRTUAL, request.virtual),
         (MICROBATCHES, request.microbatches),
@@ -152,25 +140,16 @@ def _sizes(layout: Layout) -> Iterator[Violation]:
         )
 
 
-def _module(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
-    for where, size in ((MODEL, layout.model), (STAGES, layout.pipeline)):
-        if size > 1:
-            yield Violation(
-                where=where,
-                message=f"`{where}` is {size}, but a model from `model.module` can only be copied",
-                hint=f"set `{where}: 1` and use `{DATA}`, or describe the model by its shape",
-            )
-    if request.sharding == "full":
-        yield Violation(
-            where=SHARDING,
-            message=f"`{SHARDING}` is full, but each copy of a model from `model.module` holds all",
-            hint=f"set `{SHARDING}: none`, or describe the model by its shape",
-        )
-
-
 def legal_model_sizes(shape: DecoderShape) -> list[int]:
     """Return the tensor-parallel sizes by which everything that is split can be divided."""
-    return divisors(gcd(shape.heads, shape.kv_heads, shape.ffn_width, shape.vocab))
+    widths = _ffn_widths(shape, range(shape.layers)).values()
+    return divisors(gcd(shape.heads, shape.kv_heads, shape.vocab, *widths))
+
+
+def _ffn_widths(shape: DecoderShape, layers: Iterable[int]) -> dict[str, int]:
+    """Return the inner widths, by key, that occur in these layers."""
+    names = {"expert_width" if shape.is_sparse(layer) else "ffn_width" for layer in layers}
+    return {name: getattr(shape, name) for name in sorted(names, reverse=True)}
 
 
 def _model(shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
@@ -182,7 +161,8 @@ def _model(shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
         )
     if not layout.is_split(shape.layers - 1):
         return
-    parts = {"heads": shape.heads, "kv_heads": shape.kv_heads, "ffn_width": shape.ffn_width}
+    parts = {"heads": shape.heads, "kv_heads": shape.kv_heads}
+    parts |= _ffn_widths(shape, range(layout.split_layer, shape.layers))
     if layout.is_split(0) or not shape.tied_head:
         parts["vocab"] = shape.vocab
     broken = [f"model.{name} {number}" for name, number in parts.items() if number % layout.model]
@@ -197,13 +177,55 @@ def _model(shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
 
 
 def _sequence(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
-    if layout.split_sequence and request.sequence % layout.model:
+    positions = request.sequence // layout.context
+    if layout.split_sequence and positions % layout.model:
         yield Violation(
             where=MODEL,
-            message=f"`{MODEL}` is {layout.model}, which does not divide the {request.sequence} "
+            message=f"`{MODEL}` is {layout.model}, which does not divide the {positions} "
             "positions of a sequence that it is to share out",
-            hint=f"set it to {nearest(layout.model, divisors(request.sequence))}, or leave out "
+            hint=f"set it to {nearest(layout.model, divisors(positions))}, or leave out "
             "`parallel.model_parallel.sequence`",
+        )
+
+
+def _context(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
+    """Positions are shared out evenly, and so are the heads that a rank has in attention."""
+    heads = shape.heads // (layout.model if layout.is_split(shape.layers - 1) else 1)
+    parts = {f"{heads} heads of a rank": heads}
+    parts[f"model.sequence {request.sequence}"] = request.sequence
+    broken = [name for name, number in parts.items() if number % layout.context]
+    if broken:
+        legal = divisors(gcd(heads, request.sequence))
+        yield Violation(
+            where=CONTEXT,
+            message=f"`{CONTEXT}` is {layout.context}, which does not divide {', '.join(broken)}",
+            hint=f"set it to {nearest(layout.context, legal)}, or make the heads and the sequence "
+            f"multiples of {layout.context}",
+        )
+
+
+def _experts(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
+    """Experts are shared out evenly over ranks that would else hold the same ones."""
+    if layout.expert == 1:
+        return
+    if not shape.sparse_layers:
+        yield Violation(
+            where=EXPERT,
+            message=f"`{EXPERT}` is {layout.expert}, but the model has no experts",
+            hint=f"set `{EXPERT}: 1`, or `model.experts`",
+        )
+        return
+    copies = layout.copies
+    parts = {f"model.experts {shape.experts}": shape.experts, f"data x context {copies}": copies}
+    if request.data is None and layout.data == 1:
+        # The data axis is still open, and the planner looks only at sizes that are divided.
+        parts.popitem()
+    broken = [name for name, number in parts.items() if number % layout.expert]
+    if broken:
+        yield Violation(
+            where=EXPERT,
+            message=f"`{EXPERT}` is {layout.expert}, which does not divide {', '.join(broken)}",
+            hint=f"set it to {nearest(layout.expert, divisors(gcd(*parts.values())))}",
         )
 
 
@@ -217,7 +239,7 @@ def _adapters(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
         )
 
 
-def _stages(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Iterator[Violation]:
+def _stages(request: PlanRequest, layers: int, layout: Layout) -> Iterator[Violation]:
     schedule, virtual = schedule_named(request.schedule), request.virtual_of(layout)
     if not schedule.takes_virtual(virtual) and layout.pipeline > 1:
         others = [name for name, other in SCHEDULES.items() if other.takes_virtual(virtual)]
@@ -235,15 +257,13 @@ def _stages(request: PlanRequest, shape: DecoderShape, layout: Layout) -> Iterat
             hint="use the schedule Interleaved1F1B, or `train.recompute: none`",
         )
     stages = layout.pipeline * virtual
-    if stages > shape.layers:
+    if stages > layers:
         each = f" with {virtual} on each rank" if virtual > 1 else ""
         yield Violation(
             where=STAGES,
-            message=f"`{STAGES}` is {layout.pipeline}{each}, but the model has {shape.layers} "
-            "layers",
-            hint=f"set it to {shape.layers // virtual} or less: every stage holds at least one "
-            "layer"
-            if shape.layers >= 2 * virtual
+            message=f"`{STAGES}` is {layout.pipeline}{each}, but the model has {layers} layers",
+            hint=f"set it to {layers // virtual} or less: every stage holds at least one layer"
+            if layers >= 2 * virtual
             else "use the schedule 1F1B, which needs one stage a rank",
         )
 
@@ -265,21 +285,21 @@ def _groups(request: PlanRequest, layout: Layout) -> Iterator[Violation]:
     if not legal:
         yield Violation(
             where="parallel.data_parallel.sharding",
-            message=f"`sharding` is hybrid, but {layout.data} copies cannot be put into equal "
+            message=f"`sharding` is hybrid, but {layout.copies} copies cannot be put into equal "
             "groups of two or more",
             hint=f"set `{DATA}: 4` or more, or the sharding `full`",
         )
     elif request.shard_group not in (None, *legal):
         yield Violation(
             where=GROUP,
-            message=f"`{GROUP}` is {request.shard_group}, which does not put the {layout.data} "
+            message=f"`{GROUP}` is {request.shard_group}, which does not put the {layout.copies} "
             "copies into several equal groups",
             hint=f"set it to {nearest(request.shard_group or 0, legal)}",
         )
 
 
 def _legal_groups(layout: Layout) -> list[int]:
-    return divisors(layout.data)[1:-1]
+    return divisors(layout.copies)[1:-1]
 
 
 def shard_group(request: PlanRequest, layout: Layout, per_node: int) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard
 
 from cnai.core.layout import ParallelPlan, Sharding
 from cnai.core.recompute import Recompute
@@ -22,6 +22,8 @@ from cnai.core.shape import DecoderShape
 from cnai.core.spec.sections import Train
 from cnai.models import Decoder, SlicedWeights, Weights, add_adapters
 from cnai.train.compiling import compile_layers
+from cnai.train.context import exchange_positions
+from cnai.train.experts import balance_experts, sparse_parts, spread_experts
 from cnai.train.ranks import Ranks
 from cnai.train.recompute import recompute_layers
 from cnai.train.shards import held_index
@@ -61,6 +63,9 @@ def lay_out(
         if adapters is not None:
             add_adapters(part, adapters)
         split_over_model_axis(part, plan.layout, ranks.mesh["model"])
+        exchange_positions(part, ranks)
+        spread_experts(part, ranks)
+        balance_experts(part, ranks, settings.balance_loss / plan.microbatches)
     _tie(parts)
     if settings.compile:
         compile_layers(parts, plan.layout)
@@ -76,28 +81,89 @@ def shard_over_data_axis(
     """Shard every parameter over the data axis (FSDP2), a group a layer and one for the rest.
 
     Of two data axes, hybrid sharding replicates over the first and shards over the second. In
-    bfloat16 the layers are gathered and computed in it, and gradients are summed in float32. An
-    embedding that two stages of this rank share stays whole: torch shards a parameter for one
-    module only. Source: Zhao et al. 2023, arXiv 2304.11277.
+    bfloat16 the layers are gathered and computed in it, and gradients are summed in float32.
+    Experts that are spread over ranks are a group of their own, sharded over those that hold the
+    same ones. An embedding that two stages of this rank share stays whole: torch shards a parameter
+    for one module only. Source: Zhao et al. 2023, arXiv 2304.11277.
+    """
+    shared = set(parts[0].embedding.parameters()) if _shares_embedding(parts) else set()
+    for part in parts:
+        spread = _shard_experts(part, plan, ranks, precision=precision)
+        layers = list(part.layers.values())
+        shard_part(part, layers, plan, ranks, precision=precision, whole=shared | spread)
+
+
+def shard_part(
+    part: nn.Module,
+    layers: Sequence[nn.Module],
+    plan: ParallelPlan,
+    ranks: Ranks,
+    *,
+    precision: str,
+    whole: set[nn.Parameter] | None = None,
+) -> None:
+    """Shard one part: each of its layers, and the rest together.
+
+    Args:
+        whole: Parameters that are not sharded.
     """
     mesh = ranks.mesh[ranks.data_axes]
-    policy = MixedPrecisionPolicy()
-    if precision == "bfloat16":
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    shared = set(parts[0].embedding.parameters()) if _shares_embedding(parts) else None
-    # A schedule that splits the backward pass looks for the weights before it runs: it misses those
-    # that were given up after forward, and their gradients would stay zero.
-    give_up = None if not _splits_backward(plan) else False
-    for part in parts:
-        for layer in part.layers.values():
-            fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=give_up)
+    policy, give_up = _policy(precision), _gives_up(plan)
+    for layer in layers:
         fully_shard(
-            part,
+            layer,
             mesh=mesh,
             mp_policy=policy,
             reshard_after_forward=give_up,
-            ignored_params=shared,
+            ignored_params=whole,
         )
+    fully_shard(
+        part, mesh=mesh, mp_policy=policy, reshard_after_forward=give_up, ignored_params=whole
+    )
+
+
+def _policy(precision: str) -> MixedPrecisionPolicy:
+    """Return in which formats parameters are gathered and gradients summed."""
+    if precision == "bfloat16":
+        return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    return MixedPrecisionPolicy()
+
+
+def _gives_up(plan: ParallelPlan) -> bool | None:
+    """Tell whether a layer's gathered parameters are given up after forward; None = torch's way.
+
+    A schedule that splits the backward pass looks for the weights before it runs: it misses those
+    that were given up after forward, and their gradients would stay zero.
+    """
+    return False if _splits_backward(plan) else None
+
+
+def _shard_experts(
+    part: Decoder, plan: ParallelPlan, ranks: Ranks, *, precision: str
+) -> set[nn.Parameter]:
+    """Shard spread experts over the ranks that hold the same; return those that stay as they are.
+
+    They are cut along the model's width, which the model axis leaves alone. Their gradients hold
+    the rows of several ranks, so torch is told by how many copies of the model to divide.
+    """
+    if ranks.experts is None:
+        return set()
+    layers = [ffn.experts for _, ffn in sparse_parts(part)]
+    if plan.layout.expert_shards(plan.sharding, part.shape.width) == 1:
+        return {one for experts in layers for one in experts.parameters()}
+    for experts in layers:
+        down = experts.down_proj
+        sharded = fully_shard(
+            experts,
+            mesh=ranks.experts["expert_copy"],
+            mp_policy=_policy(precision),
+            reshard_after_forward=_gives_up(plan),
+            shard_placement_fn=lambda one, down=down: Shard(1 if one is down else 2),
+        )
+        sharded.set_gradient_divide_factor(plan.layout.copies)
+        # Dividing inside the collective is something that gloo cannot do.
+        sharded.set_force_sum_reduction_for_comms(enable=True)
+    return set()
 
 
 def _splits_backward(plan: ParallelPlan) -> bool:

@@ -232,7 +232,11 @@ class Checkpoints:
 
 
 def load_weights(
-    folder: Path, sizes: Mapping[str, Sequence[int]], *, base: str | None = None
+    folder: Path,
+    sizes: Mapping[str, Sequence[int]],
+    *,
+    base: str | None = None,
+    buffers: dict[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Read the trained weights into one process.
 
@@ -240,6 +244,7 @@ def load_weights(
         folder: A checkpoint.
         sizes: The size of every trained parameter by its name.
         base: Identity of the frozen model; None = the weights are the whole model.
+        buffers: Running statistics of a user's module, filled in place.
 
     Raises:
         DataError: The checkpoint is damaged or belongs to a model of another shape.
@@ -248,6 +253,8 @@ def load_weights(
     state: dict[str, Any] = {
         "model": {name: torch.empty(tuple(size)) for name, size in sizes.items()}
     }
+    if buffers:
+        state["buffers"] = buffers
     failures = (CheckpointException, RuntimeError, ValueError, OSError, EOFError)
     with reading(folder, *failures), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")

@@ -8,28 +8,40 @@ equally often.
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from cnai.core.batches import BatchReader
+from cnai.core.batches import BatchReader, picked, row_count
 from cnai.core.errors import DataError
 from cnai.core.events import EvaluationDone
 from cnai.core.layout import ParallelPlan
+from cnai.train.batch import batch_of
 from cnai.train.pipeline import Engine
 from cnai.train.ranks import Ranks
+
+if TYPE_CHECKING:
+    from cnai.core.batches import Rows
 
 
 class Evaluation:
     """The validation rows of a run, and how this rank judges its share of them."""
 
-    def __init__(self, plan: ParallelPlan, ranks: Ranks, engine: Engine, sequences: int) -> None:
+    def __init__(
+        self,
+        plan: ParallelPlan,
+        ranks: Ranks,
+        engine: Engine,
+        sequences: int,
+        *,
+        judges_itself: bool = False,
+    ) -> None:
         self._plan = plan
         self._ranks = ranks
         self._engine = engine
         self._sequences = sequences
-        self._rows: NDArray[np.int64] | None = None
+        self._judges_itself = judges_itself
+        self._rows: Rows | None = None
 
     def measure(self, reader: BatchReader, *, step: int, attempt: int) -> EvaluationDone:
         """Return the mean loss over the validation rows; every rank calls this at the same step.
@@ -43,16 +55,20 @@ class Evaluation:
         pass_rows = self._plan.microbatches * self._plan.microbatch_rows
         first = self._ranks.place.data * pass_rows
         total, count = 0.0, 0
-        for begin in range(0, len(self._rows), self._plan.global_batch):
+        there = row_count(self._rows)
+        for begin in range(0, there, self._plan.global_batch):
             places = np.arange(begin + first, begin + first + pass_rows)
-            counts = places < len(self._rows)
-            tokens_RU = torch.from_numpy(self._rows[np.where(counts, places, 0)])
-            losses = self._engine.judge(tokens_RU.to(self._ranks.device))
+            counts = places < there
+            rows = picked(self._rows, np.where(counts, places, 0))
+            batch = batch_of(rows, self._ranks.device, judges_itself=self._judges_itself)
+            own = batch.positions(self._ranks.place.context, self._ranks.layout.context)
+            losses = self._engine.judge(own)
             if len(losses):
                 kept = losses.cpu().numpy()[counts]
                 total, count = total + float(kept.sum()), count + len(kept)
-        copies = self._ranks.layout.model
-        total, judged = self._ranks.total([total / copies, count / copies])
+        # Ranks of the context axis judge parts of the same rows, equally long.
+        repeated = self._ranks.layout.model * self._ranks.layout.context
+        total, judged = self._ranks.total([total / repeated, count / repeated])
         return EvaluationDone(
             time_unix=time.time(),
             attempt=attempt,
@@ -63,9 +79,9 @@ class Evaluation:
         )
 
 
-def _read(reader: BatchReader, sequences: int) -> NDArray[np.int64]:
-    rows = reader.validation(sequences).astype(np.int64)
-    if not len(rows):
+def _read(reader: BatchReader, sequences: int) -> Rows:
+    rows = reader.validation(sequences)
+    if not row_count(rows):
         raise DataError(
             "there are no validation sequences to measure on",
             where="train.evaluate_every",

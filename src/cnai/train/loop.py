@@ -17,21 +17,27 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from cnai.core.balance import Balancer, Move
 from cnai.core.batches import BatchReader
 from cnai.core.errors import RunError
-from cnai.core.events import EvaluationDone, StepDone
+from cnai.core.events import EvaluationDone, Rebalanced, StepDone
 from cnai.core.layout import ParallelPlan, Place, Sharding
 from cnai.core.spec.sections import Train
+from cnai.train.agreement import check_whole_gradients, kept_buffers, share_buffers
+from cnai.train.batch import batch_of
 from cnai.train.checkpoint import Checkpoints, Record, State
 from cnai.train.determinism import make_deterministic
 from cnai.train.evaluation import Evaluation
+from cnai.train.module_task import ModuleTask
 from cnai.train.noise import NoiseScale
 from cnai.train.optimizer import Optimizer, learning_rate
 from cnai.train.pipeline import engine_for
 from cnai.train.ranks import Ranks
 from cnai.train.shards import Shard, local_of, shards_of, squared_norm
+from cnai.train.sharing import RowShares
+from cnai.train.stopwatch import Stopwatch
 
-_LAYER = re.compile(r"^layers\.\d+\.")
+_LAYER = re.compile(r"\.\d+\.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,24 +72,45 @@ class StopRequest:
 
 
 class Trainer:
-    """One rank's state between steps: its parts of the model and of the optimizer."""
+    """One rank's state between steps: its parts of the model and of the optimizer.
 
-    def __init__(self, job: TrainJob, ranks: Ranks, parts: Sequence[nn.Module]) -> None:
+    Args:
+        balancer: Shares the rows out over the data ranks; None = evenly, always.
+    """
+
+    def __init__(
+        self,
+        job: TrainJob,
+        ranks: Ranks,
+        parts: Sequence[nn.Module],
+        task: ModuleTask | None = None,
+        balancer: Balancer | None = None,
+    ) -> None:
         if job.settings.deterministic:
             make_deterministic()
         self._job = job
         self._ranks = ranks
-        self._shards = shards_of(parts, ranks)
+        self._judges_itself = task is not None and task.judges_itself
+        self._shards = shards_of(parts, ranks, task)
+        self._checks_gradients = task is not None
         self._optimizer = Optimizer(self._shards, job.settings)
         self._parts = tuple(parts)
-        self._engine = engine_for(parts, job.plan, ranks, job.settings)
+        losses = task.losses if task else None
+        self._watch = Stopwatch(ranks.device)
+        self._engine = engine_for(parts, job.plan, ranks, job.settings, self._watch, losses)
+        self._shares = RowShares(job.plan, ranks.place, balancer)
+        self._move: Move | None = None
         self._evaluation = Evaluation(
-            job.plan, ranks, self._engine, job.settings.evaluate_sequences
+            job.plan,
+            ranks,
+            self._engine,
+            job.settings.evaluate_sequences,
+            judges_itself=self._judges_itself,
         )
         self._noise: NoiseScale | None = None
-        if ranks.layout.data > 1 and job.plan.sharding is Sharding.NONE:
-            batch = job.plan.global_batch
-            self._noise = NoiseScale(batch // ranks.layout.data, batch)
+        layout = ranks.layout
+        if layout.data > 1 and layout.expert == 1 and job.plan.sharding is Sharding.NONE:
+            self._noise = NoiseScale(self._shares.typical_rows, job.plan.global_batch)
 
     @property
     def parameters(self) -> int:
@@ -99,16 +126,25 @@ class Trainer:
     def frozen(self) -> tuple[str, ...]:
         """Names of the parameters that training leaves alone, `*` for the layer."""
         parameters = self._parameters().items()
-        names = (_LAYER.sub("layers.*.", name) for name, one in parameters if not one.requires_grad)
+        names = (_LAYER.sub(".*.", name) for name, one in parameters if not one.requires_grad)
         return tuple(dict.fromkeys(names))
 
     def _parameters(self) -> dict[str, nn.Parameter]:
         return {name: one for part in self._parts for name, one in part.named_parameters()}
 
     def state(self) -> State:
-        """Return what a checkpoint holds, sharing storage: what is trained, and nothing frozen."""
+        """Return what a checkpoint holds, sharing storage: what is trained, and nothing frozen.
+
+        Beside it the running statistics of a user's module, where there are any.
+        """
         model: dict[str, Tensor] = {s.name: s.parameter.detach() for s in self._shards}
-        return {"model": model, "optimizer": self._optimizer.state()}
+        state = {"model": model, "optimizer": self._optimizer.state()}
+        buffers = kept_buffers(self._parts)
+        return state | ({"buffers": buffers} if buffers else {})
+
+    def share_buffers(self) -> None:
+        """Give all copies the same running statistics; every rank calls this at the same step."""
+        share_buffers(kept_buffers(self._parts), self._ranks)
 
     def step(self, step: int, reader: BatchReader, *, stop: bool) -> tuple[StepDone, bool]:
         """Do one step.
@@ -125,17 +161,21 @@ class Trainer:
         """
         start = time.perf_counter()
         # What is random in a user's module then depends on the step alone, also after a resume.
-        torch.manual_seed(_seed_of_step(self._job.settings.seed, step, self._ranks.place))
-        share = self._job.plan.microbatches * self._job.plan.microbatch_rows
-        first = self._ranks.place.data * share
+        _seed_draws(_seed_of_step(self._job.settings.seed, step, self._ranks.place), self._ranks)
+        first, share = self._shares.first, self._shares.count
         rows = reader.rows(step, first, share)
         if step + 1 < self._job.steps:
             reader.prefetch(step + 1, first, share)
-        tokens_RU = torch.from_numpy(rows).to(self._ranks.device)
+        batch = batch_of(rows, self._ranks.device, judges_itself=self._judges_itself)
         waited = time.perf_counter() - start
-        loss = self._engine.run(tokens_RU)
+        place, layout = self._ranks.place, self._ranks.layout
+        self._watch.taken()  # of an evaluation before
+        loss = self._engine.run(batch.positions(place.context, layout.context))
         own_square = self._reduce_gradients()
-        loss, norm, small_square, stopping = self._agree(loss, own_square, stop=stop)
+        seconds = self._watch.taken()
+        message = self._shares.message(time.perf_counter() - start, seconds)
+        loss, norm, small_square, stopping, heard = self._agree(loss, own_square, stop, message)
+        agreed = time.perf_counter() - start
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise RunError(
                 f"loss {loss:g} with gradient norm {norm:g} at step {step + 1}",
@@ -154,12 +194,34 @@ class Trainer:
             grad_norm=norm,
             update_ratio=ratio,
             learning_rate=rate,
-            tokens=self._job.plan.global_batch * (rows.shape[1] - 1),
+            tokens=self._job.plan.global_batch * batch.tokens_a_row,
             step_seconds=time.perf_counter() - start,
             data_wait_seconds=waited,
             noise_scale=self._noise.add(small_square, norm**2) if self._noise else None,
+            rows=share,
+            stage_seconds=tuple(seconds[stage] for stage in sorted(seconds)),
+            wait_seconds=max(0.0, agreed - waited - sum(seconds.values())),
         )
+        self._move = self._shares.decide(step + 1, heard)
+        if self._noise:
+            self._noise.small = self._shares.typical_rows
         return record, stopping
+
+    def moved(self, step: int) -> Rebalanced | None:
+        """Return how the step shared the rows out anew for those that follow; None = as before."""
+        if self._move is None:
+            return None
+        return Rebalanced(
+            time_unix=time.time(),
+            attempt=self._job.attempt,
+            step=step,
+            moved="rows",
+            before=self._move.before,
+            after=self._move.after,
+            gain=self._move.gain,
+            reason=self._move.reason,
+            is_rollback=self._move.is_rollback,
+        )
 
     def evaluates_after(self, done: int) -> bool:
         """Tell whether the model is measured on validation rows after so many steps."""
@@ -168,6 +230,7 @@ class Trainer:
 
     def evaluate(self, step: int, reader: BatchReader) -> EvaluationDone:
         """Measure the model on validation rows; all ranks do so after the same step."""
+        self.share_buffers()
         return self._evaluation.measure(reader, step=step, attempt=self._job.attempt)
 
     def _reduce_gradients(self) -> float:
@@ -181,8 +244,18 @@ class Trainer:
         tied = [s.local_gradient() for s in self._shards if s.name == "embedding.weight"]
         if tied:
             self._ranks.add_tied(tied)
-        own = self._square() if self._noise else 0.0
-        self._ranks.average([s.local_gradient() for s in self._shards if not s.is_sharded])
+        if self._checks_gradients:
+            check_whole_gradients(self._shards, self._ranks)
+            self._checks_gradients = False
+        copied = [shard for shard in self._shards if not shard.is_sharded]
+        whole = [shard.local_gradient() for shard in copied if not shard.is_expert]
+        own = 0.0
+        if self._noise:
+            # The rows of a data rank are shared out over the context axis.
+            self._ranks.average_over_context(whole)
+            own = self._square() * self._shares.own_scale**2
+        self._ranks.average(whole)
+        self._ranks.average_experts([s.local_gradient() for s in copied if s.is_expert])
         return own
 
     def _square(self) -> float:
@@ -197,14 +270,13 @@ class Trainer:
         )
 
     def _agree(
-        self, loss: float, own_square: float, *, stop: bool
-    ) -> tuple[float, float, float, bool]:
-        """Share loss, gradient norms and wish to stop over all ranks in one message."""
+        self, loss: float, own_square: float, stop: bool, more: list[float]
+    ) -> tuple[float, float, float, bool, list[float]]:
+        """Share loss, gradient norms, wish to stop and speeds over all ranks in one message."""
         layout = self._ranks.layout
-        total_loss, total_square, small_square, stops = self._ranks.total(
-            [loss / (layout.data * layout.model), self._square(), own_square, float(stop)]
-        )
-        return total_loss, math.sqrt(total_square), small_square, stops > 0
+        own = [loss / (layout.copies * layout.model), self._square(), own_square, float(stop)]
+        total_loss, total_square, small_square, stops, *heard = self._ranks.total([*own, *more])
+        return total_loss, math.sqrt(total_square), small_square, stops > 0, heard
 
     def _measures(self, step: int) -> bool:
         every = self._job.update_ratio_every
@@ -219,6 +291,16 @@ class Trainer:
         self._optimizer.step(rate)
         self._optimizer.zero()
         return _update_ratio(self._shards, before) if measure else None
+
+
+def _seed_draws(seed: int, ranks: Ranks) -> None:
+    """Seed what draws on this rank's devices.
+
+    torch.manual_seed would queue a call, with its stack, for a GPU that may never come.
+    """
+    torch.default_generator.manual_seed(seed)
+    if ranks.device.type == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 def _seed_of_step(seed: int, step: int, place: Place) -> int:
@@ -259,6 +341,9 @@ def train(
             event, stopping = trainer.step(done, reader, stop=stop.asked)
             done += 1
             record(event)
+            moved = trainer.moved(done)
+            if moved is not None and event.rank == 0:
+                record(moved)
             checkpoints.check()
             last = stopping or done == job.steps
             if trainer.evaluates_after(done):
@@ -266,5 +351,6 @@ def train(
                 if event.rank == 0:
                     record(measured)
             if last or done % job.checkpoint_every == 0:
+                trainer.share_buffers()
                 checkpoints.save(done, trainer.state(), record, last=last)
     return done

@@ -67,21 +67,23 @@ class Muon(torch.optim.Optimizer):
 
 def scaled(matrix: Tensor) -> Tensor:
     """Return the orthogonal matrix nearest to one, about as large as an update of AdamW."""
-    return orthogonalised(matrix).mul_(_LIKE_ADAMW * math.sqrt(max(matrix.shape)))
+    return orthogonalised(matrix).mul_(_LIKE_ADAMW * math.sqrt(max(matrix.shape[-2:])))
 
 
 def orthogonalised(matrix: Tensor) -> Tensor:
-    """Push all singular values of a matrix near 1 by five Newton-Schulz iterations.
+    """Push all singular values of a matrix, or of each in a stack, near 1.
+
+    Five Newton-Schulz iterations do so.
 
     They end between about 0.7 and 1.2; for the purpose that is as good as 1, and faster. The
     iteration runs in float32, so that layouts, whose sums differ in the last bits, stay together.
     """
     a, b, c = _COEFFICIENTS
-    tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.float().T if tall else matrix.float()
-    x = x / (x.norm() + 1e-7)
+    tall = matrix.shape[-2] > matrix.shape[-1]
+    x = matrix.float().mT if tall else matrix.float()
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(_ITERATIONS):
-        gram = x @ x.T
+        gram = x @ x.mT
         x = a * x + (b * gram + c * gram @ gram) @ x
-    step: Tensor = (x.T if tall else x).contiguous().to(matrix.dtype)
+    step: Tensor = (x.mT if tall else x).contiguous().to(matrix.dtype)
     return step

@@ -16,13 +16,16 @@ _DECAY = 0.95
 class NoiseScale:
     """The running estimate of one attempt; it starts anew when a run resumes.
 
+    Attributes:
+        small: Sequences of one data rank in a step. Where these differ, their harmonic mean: the
+            noise of a gradient falls with the inverse of its sequences.
+
     Args:
-        small: Sequences of one data rank in a step.
         big: Sequences of all in a step, more than `small`.
     """
 
-    def __init__(self, small: int, big: int) -> None:
-        self._small, self._big = small, big
+    def __init__(self, small: float, big: int) -> None:
+        self.small, self._big = small, big
         self._signal = self._noise = 0.0
 
     def add(self, small_square: float, big_square: float) -> float | None:
@@ -32,7 +35,7 @@ class NoiseScale:
             small_square: Mean over the data ranks of the squared norm of each one's gradient.
             big_square: Squared norm of the gradient of all.
         """
-        small, big = self._small, self._big
+        small, big = self.small, self._big
         signal = (big * big_square - small * small_square) / (big - small)
         noise = (small_square - big_square) / (1 / small - 1 / big)
         self._signal += (1 - _DECAY) * (signal - self._signal)

@@ -20,7 +20,7 @@ from cnai.core.layout import ParallelPlan
 from cnai.core.shape import DecoderShape
 from cnai.core.spec.sections import Train
 from cnai.train.build import lay_out
-from cnai.train.ranks import Ranks, mesh_of
+from cnai.train.ranks import Ranks, context_group, expert_mesh, mesh_of
 from cnai.train.shards import local_of
 
 
@@ -52,7 +52,7 @@ def rehearse(shape: DecoderShape, plan: ParallelPlan, settings: Train) -> tuple[
 
 def _size_of(shape: DecoderShape, plan: ParallelPlan, settings: Train, pipeline: int) -> RankSize:
     layout = plan.layout
-    with _pretended(plan, pipeline * layout.data * layout.model) as ranks:
+    with _pretended(plan, pipeline * layout.copies * layout.model) as ranks:
         parts = lay_out(shape, plan, ranks, settings)
         held = {name: one for part in parts for name, one in part.named_parameters()}
         whole = sum(one.numel() for part in parts for one in part.parameters())
@@ -91,6 +91,8 @@ def _pretended(plan: ParallelPlan, rank: int) -> Iterator[Ranks]:
             data_axes=data_axes,
             tie=None,
             writers=everybody,
+            context=context_group(plan.layout),
+            experts=expert_mesh(plan.layout, "cpu"),
         )
     finally:
         dist.destroy_process_group()

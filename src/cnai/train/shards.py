@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
+from cnai.train.module_task import ModuleTask
 from cnai.train.ranks import Ranks
 
 _OVER_HEADS = (".q_norm.weight", ".k_norm.weight")
@@ -31,8 +32,12 @@ class Shard:
         local: A leaf that shares the local storage, for the optimizer.
         copies: Ranks that hold these very numbers, this one included.
         is_sharded: Whether it is sharded over the data axis; torch then sums its gradient.
+        is_expert: Whether it belongs to experts that are spread over ranks; their tokens come to
+            it, so its gradient is of several ranks' rows already.
         is_partial: Whether backward leaves only the part of the gradient that comes from this
             rank's heads, so that it must be summed over the model axis.
+        is_split: Whether it is split over the model axis.
+        layers: Path of the layers in the whole model; None = it has none.
     """
 
     name: str
@@ -41,11 +46,15 @@ class Shard:
     copies: int
     is_sharded: bool = False
     is_partial: bool = False
+    is_expert: bool = False
+    is_split: bool = False
+    layers: str | None = "layers"
 
     @property
     def is_hidden(self) -> bool:
         """Whether it is a matrix inside a layer, between two hidden vectors."""
-        return self.is_matrix and self.name.startswith("layers.")
+        inside = self.layers is not None and self.name.startswith(f"{self.layers}.")
+        return inside and self.local.dim() == 2
 
     @property
     def is_matrix(self) -> bool:
@@ -90,8 +99,15 @@ def held_index(parameter: DTensor) -> tuple[slice, ...]:
     return tuple(slice(first, first + n) for first, n in zip(offset, size, strict=True))
 
 
-def shards_of(parts: Sequence[nn.Module], ranks: Ranks) -> list[Shard]:
-    """List the trained parameters of this rank's parts, each once; frozen ones are left out."""
+def shards_of(
+    parts: Sequence[nn.Module], ranks: Ranks, task: ModuleTask | None = None
+) -> list[Shard]:
+    """List the trained parameters of this rank's parts, each once; frozen ones are left out.
+
+    Args:
+        task: What is known of a user's module; None = the parts are those of a decoder.
+    """
+    layers = task.layers if task else "layers"
     found: dict[str, nn.Parameter] = {}
     for part in parts:
         found |= dict(part.named_parameters())
@@ -101,8 +117,11 @@ def shards_of(parts: Sequence[nn.Module], ranks: Ranks) -> list[Shard]:
             parameter,
             nn.Parameter(local_of(parameter.detach())),
             _copies(name, parameter, ranks),
-            not _sharded_axes(parameter).isdisjoint(ranks.data_axes),
-            _is_partial(name, ranks),
+            not _sharded_axes(parameter).isdisjoint((*ranks.data_axes, "expert_copy")),
+            _is_partial(name, ranks) if task is None else name in task.summed,
+            "expert" in _sharded_axes(parameter),
+            "model" in _sharded_axes(parameter),
+            layers,
         )
         for name, parameter in found.items()
         if parameter.requires_grad
@@ -111,7 +130,12 @@ def shards_of(parts: Sequence[nn.Module], ranks: Ranks) -> list[Shard]:
 
 def _copies(name: str, parameter: nn.Parameter, ranks: Ranks) -> int:
     sizes = ranks.axis_sizes
-    whole = prod(size for axis, size in sizes.items() if axis not in _sharded_axes(parameter))
+    sharded = _sharded_axes(parameter)
+    whole = prod(size for axis, size in sizes.items() if axis not in sharded)
+    if "expert" in sharded:
+        whole //= ranks.layout.expert
+    if "expert_copy" in sharded:
+        whole //= ranks.layout.expert_copies
     tied_twice = ranks.tie is not None and name == "embedding.weight"
     return whole * (2 if tied_twice else 1)
 

@@ -8,7 +8,8 @@ With `split_sequence` the ranks also share out the positions of the residual str
 sums, so that norms and additions are done once in the group and not by everybody: the sum becomes
 a reduce-scatter, and an all-gather comes before the next matrices, which moves as many bytes.
 Source: Korthikanti et al. 2022, arXiv 2205.05198, section 4.2. At the ends of a stage the stream is
-whole, so that stages, and layers before `split_layer`, need not know.
+whole, so that stages, and layers before `split_layer`, need not know. Experts are split in
+`cnai.train.experts`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from torch.distributed.tensor.parallel import (
 
 from cnai.core.layout import Layout
 from cnai.models import Decoder
+from cnai.models.experts import SparseFeedForward
 from cnai.models.lora import LoraLinear
 
 Styles = dict[str, ParallelStyle]
@@ -63,7 +65,10 @@ def _layer(layer: nn.Module, *, sequence: bool) -> Styles:
     """
     after = _POSITIONS if sequence else _WHOLE
     styles: Styles = {}
+    sparse = isinstance(layer.get_submodule("ffn"), SparseFeedForward)
     for path in _BY_OUTPUT + _BY_INPUT:
+        if sparse and path.startswith("ffn."):
+            continue
         by_output = path in _BY_OUTPUT
         style = ColwiseParallel() if by_output else RowwiseParallel(output_layouts=after)
         if isinstance(layer.get_submodule(path), LoraLinear):
@@ -77,16 +82,18 @@ def _layer(layer: nn.Module, *, sequence: bool) -> Styles:
             "attention_norm": SequenceParallel(use_local_output=True),
             "attention": _gathered(3),
             "ffn_norm": SequenceParallel(use_local_output=True),
-            "ffn": _gathered(1),
+            "ffn": _gathered(1, use_local_output=sparse),
         }
     return styles
 
 
-def _gathered(arguments: int) -> ParallelStyle:
+def _gathered(arguments: int, *, use_local_output: bool = False) -> ParallelStyle:
     """Gather the positions of the first argument once for all projections that read it."""
     rest = (None,) * (arguments - 1)
     return PrepareModuleInput(
-        input_layouts=(_POSITIONS, *rest), desired_input_layouts=(_WHOLE, *rest)
+        input_layouts=(_POSITIONS, *rest),
+        desired_input_layouts=(_WHOLE, *rest),
+        use_local_output=use_local_output,
     )
 
 

@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 import compress_process
 from cnai.compress import read_artifact
-from cnai.compress.decoder import QuantizedMatrix, quantize
-from cnai.compress.decoder.int8 import quantize_int8
+from cnai.compress.decoder import Guard, quantize
 from cnai.core.errors import RunError
 from models_folder import save_folder
 from models_shapes import TINY, tokens
 
 ROWS = tokens(TINY, rows=6).numpy()
+GUARD = Guard(allowed_loss=0.1)
 COMMAND = [sys.executable, compress_process.__file__]
 
 
@@ -30,19 +29,19 @@ def start(*arguments: Path | str) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 @pytest.mark.dist
-@pytest.mark.parametrize("point", [("quantize", "5"), ("verify", "6")])
+@pytest.mark.parametrize("point", [("quantize", "1"), ("verify", "6")])
 @pytest.mark.parametrize("old", [False, True], ids=["no target", "old target"])
 def test_a_killed_run_leaves_no_half_target_and_runs_again(tmp_path: Path, point, old):
     save_folder(tmp_path / "model")
     if old:
-        quantize(tmp_path / "model", tmp_path / "int8", ROWS, allowed_loss=0.1)
+        quantize(tmp_path / "model", tmp_path / "int8", ROWS, guard=GUARD)
     process = start(tmp_path / "model", tmp_path / "int8", *point)
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
     assert (tmp_path / "int8").exists() == old
     if old:
         assert read_artifact(tmp_path / "int8")
-    quantize(tmp_path / "model", tmp_path / "int8", ROWS, allowed_loss=0.1)
+    quantize(tmp_path / "model", tmp_path / "int8", ROWS, guard=GUARD)
     assert read_artifact(tmp_path / "int8")
     assert {path.name for path in tmp_path.iterdir()} == {"model", "int8"}
 
@@ -74,17 +73,16 @@ def test_a_disk_that_fills_up_meanwhile_is_an_error_with_a_hint_and_nothing_is_l
     tmp_path: Path, small_disk: Path
 ):
     save_folder(tmp_path / "model")
-    quantize(tmp_path / "model", small_disk / "int8", ROWS, allowed_loss=0.1)
+    quantize(tmp_path / "model", small_disk / "int8", ROWS, guard=GUARD)
     filler = small_disk / "filler"
 
-    def fill_the_disk(name: str, weight: torch.Tensor) -> QuantizedMatrix:
-        if not filler.exists():
+    def fill_the_disk(stage: str, _done: int, _total: int) -> None:
+        if stage == "quantize" and not filler.exists():
             with pytest.raises(OSError, match="No space"):
                 filler.write_bytes(bytes(512 * 1024))
-        return quantize_int8(name, weight)
 
     with pytest.raises(RunError, match="no space left") as caught:
-        quantize(tmp_path / "model", small_disk / "int8", ROWS, quantizer=fill_the_disk)
+        quantize(tmp_path / "model", small_disk / "int8", ROWS, progress=fill_the_disk)
     assert "free space" in caught.value.hint
     assert read_artifact(small_disk / "int8")
     assert {path.name for path in small_disk.iterdir()} == {"int8", "filler"}

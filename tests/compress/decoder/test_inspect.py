@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from safetensors.torch import save_file
 
-from cnai.compress.decoder import inspect, quantize
+from cnai.compress.decoder import Guard, inspect, quantize
 from cnai.core.errors import DataError
 from models_folder import save_folder
 from models_shapes import TINY, shapes, tokens
@@ -37,7 +37,7 @@ def test_parameters_and_bytes_add_up(tmp_path: Path):
 def test_a_packed_model_counts_its_weights_and_not_its_words(tmp_path: Path):
     shape = dataclasses.replace(TINY, ffn_width=23)
     save_folder(tmp_path / "a", shape)
-    quantize(tmp_path / "a", tmp_path / "b", tokens(shape).numpy(), allowed_loss=0.1)
+    quantize(tmp_path / "a", tmp_path / "b", tokens(shape).numpy(), guard=Guard(allowed_loss=0.1))
     info = inspect(tmp_path / "b")
     kinds = {(group.kind, group.dtype): group for group in info.groups}
     assert info.parameters == shape.parameters

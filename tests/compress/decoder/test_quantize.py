@@ -1,3 +1,5 @@
+import importlib
+import json
 import math
 from pathlib import Path
 
@@ -7,14 +9,17 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cnai.compress import read_artifact
-from cnai.compress.decoder import QuantizedMatrix, quantize
-from cnai.compress.decoder.int8 import quantize_int8
+from cnai.compress.channels import QuantizedArray
+from cnai.compress.decoder import Guard, quantize, trial
+from cnai.compress.folder import encode
+from cnai.compress.folder.rounding import quantized_rows
 from cnai.core.artifact import Precision
 from cnai.core.errors import AccuracyError, DataError, RunError, SpecError
 from cnai.models import load_decoder, perplexity, sequence_losses
 from models_folder import save_folder
 from models_shapes import TINY, tokens
 
+decoder_quantize = importlib.import_module("cnai.compress.decoder.quantize")
 ROWS = tokens(TINY, rows=6).numpy()
 
 
@@ -33,15 +38,27 @@ def everything(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def bad_quantizer(name: str, weight: torch.Tensor) -> QuantizedMatrix:
-    """Turn every weight's sign."""
-    good = quantize_int8(name, weight)
-    return QuantizedMatrix(values=-good.values, scale=good.scale)
+def broken_rounding(scale: float):
+    """Return a rounding whose scales are wrong by a factor."""
+
+    def wrong(exact, treatment, *, short_scales):
+        good = quantized_rows(exact, treatment, short_scales=short_scales)
+        return QuantizedArray(values=good.values, scale=good.scale * np.float32(scale))
+
+    return wrong
 
 
-def nan_quantizer(name: str, weight: torch.Tensor) -> QuantizedMatrix:
-    good = quantize_int8(name, weight)
-    return QuantizedMatrix(values=good.values, scale=good.scale * math.nan)
+@pytest.fixture(params=[-1.0, math.nan], ids=["signs", "nan"])
+def broken(request, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Round wrongly whatever is rounded to scales."""
+    for place in (encode, trial):
+        monkeypatch.setattr(place, "quantized_rows", broken_rounding(request.param))
+
+
+@pytest.fixture
+def impassable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no model pass."""
+    monkeypatch.setattr(decoder_quantize, "passes", lambda _quality: False)
 
 
 def test_the_artifact_holds_its_measured_quality(tmp_path: Path, source: Path):
@@ -82,31 +99,74 @@ def test_progress_runs_through_the_three_stages_to_their_ends(tmp_path: Path, so
     assert all(done == total for done, total in ends.values())
 
 
-@pytest.mark.parametrize("quantizer", [bad_quantizer, nan_quantizer])
-def test_a_bad_quantizer_is_refused_and_writes_nothing(tmp_path: Path, source: Path, quantizer):
-    with pytest.raises(AccuracyError, match="perplexity went from"):
-        quantize(source, tmp_path / "int8", ROWS, quantizer=quantizer)
-    assert {path.name for path in tmp_path.iterdir()} == {"model"}
+@pytest.mark.usefixtures("broken")
+def test_layers_that_rounding_breaks_stay_floats(tmp_path: Path, source: Path):
+    artifact = quantize(source, tmp_path / "int8", ROWS)
+    assert artifact.precision == Precision.BF16
+    report = json.loads((tmp_path / "int8/report.json").read_text())
+    assert len(report["attempts"]) > 1
+    assert {one["form"] for one in report["tensors"]} == {"bf16", "kept"}
 
 
-def test_a_bad_quantizer_leaves_the_old_artifact_untouched(tmp_path: Path, source: Path):
+@pytest.mark.usefixtures("impassable")
+def test_when_nothing_passes_the_best_lies_beside_the_target(tmp_path: Path, source: Path):
+    with pytest.raises(AccuracyError, match="perplexity went from") as caught:
+        quantize(source, tmp_path / "int8", ROWS)
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "int8-above-limit"}
+    assert "int8-above-limit" in caught.value.hint
+    best = read_artifact(tmp_path / "int8-above-limit").quality
+    report = json.loads((tmp_path / "int8-above-limit/report.json").read_text())
+    losses = [abs(one["quality"]["relative_loss"]) for one in report["attempts"]]
+    assert abs(best.relative_loss) == min(losses)
+    assert len(losses) > 1
+
+
+@pytest.mark.usefixtures("impassable")
+def test_the_best_does_not_take_the_place_of_somebody_s_files(tmp_path: Path, source: Path):
+    (tmp_path / "int8-above-limit").mkdir()
+    (tmp_path / "int8-above-limit/mine.txt").write_text("mine")
+    with pytest.raises(AccuracyError):
+        quantize(source, tmp_path / "int8", ROWS)
+    assert everything(tmp_path / "int8-above-limit") == {"mine.txt": b"mine"}
+
+
+def test_a_try_that_fails_leaves_the_old_artifact_untouched(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+):
     quantize(source, tmp_path / "int8", ROWS)
     before = everything(tmp_path / "int8")
+    monkeypatch.setattr(decoder_quantize, "passes", lambda _quality: False)
     with pytest.raises(AccuracyError):
-        quantize(source, tmp_path / "int8", ROWS, quantizer=bad_quantizer)
+        quantize(source, tmp_path / "int8", ROWS)
     assert everything(tmp_path / "int8") == before
 
 
-def test_a_gate_of_zero_refuses_what_a_wider_one_lets_pass(tmp_path: Path, source: Path):
-    def coarse(name: str, weight: torch.Tensor) -> QuantizedMatrix:
-        good = quantize_int8(name, weight)
-        return QuantizedMatrix(values=(good.values // 32) * 32, scale=good.scale)
+@pytest.mark.parametrize(
+    ("precision", "made"),
+    [("int4", "int8"), ("fp8", "fp8"), ("bf16", "bf16"), ("fp16", "fp16"), ("auto", "int8")],
+)
+def test_a_precision_makes_a_model_that_reads_back(tmp_path: Path, source: Path, precision, made):
+    """The tiny model's inputs have no group of 32, so what should be INT4 is INT8."""
+    guard = Guard(precision=precision, allowed_loss=0.2)
+    artifact = quantize(source, tmp_path / "small", ROWS, guard=guard)
+    assert artifact.precision == made
+    after = perplexity(sequence_losses(load_decoder(tmp_path / "small"), ROWS))
+    assert artifact.quality.after == pytest.approx(after, rel=1e-9)
 
-    quality = quantize(source, tmp_path / "a", ROWS, allowed_loss=9.0, quantizer=coarse).quality
-    assert quality is not None
-    assert quality.relative_loss > 0
-    with pytest.raises(AccuracyError, match=r"allowed is 0\.00%"):
-        quantize(source, tmp_path / "b", ROWS, allowed_loss=0.0, quantizer=coarse)
+
+def test_without_time_the_safe_forms_are_taken(tmp_path: Path, source: Path):
+    guard = Guard(precision="auto", budget_s=0, allowed_loss=0.2)
+    quantize(source, tmp_path / "small", ROWS, guard=guard)
+    report = json.loads((tmp_path / "small/report.json").read_text())
+    assert {one["form"] for one in report["tensors"]} <= {"w8a16", "bf16", "kept"}
+
+
+def test_ignored_layers_take_their_fused_neighbours_along(tmp_path: Path, source: Path):
+    guard = Guard(ignore=r"layers\.0\..*q_proj", allowed_loss=0.2)
+    quantize(source, tmp_path / "small", ROWS, guard=guard)
+    report = json.loads((tmp_path / "small/report.json").read_text())
+    kept = {one["name"] for one in report["tensors"] if one["reason"] == "is ignored as asked"}
+    assert kept == {f"model.layers.0.self_attn.{part}_proj.weight" for part in "qkv"}
 
 
 def test_a_link_keeps_pointing_to_the_place_that_is_replaced(tmp_path: Path, source: Path):
@@ -134,7 +194,7 @@ def test_rows_that_cannot_measure_the_model_are_refused(tmp_path: Path, source, 
 @pytest.mark.parametrize("allowed", [-0.1, math.nan, math.inf])
 def test_a_gate_that_makes_no_sense_is_refused(tmp_path: Path, source: Path, allowed):
     with pytest.raises(SpecError, match="makes no sense"):
-        quantize(source, tmp_path / "int8", ROWS, allowed_loss=allowed)
+        quantize(source, tmp_path / "int8", ROWS, guard=Guard(allowed_loss=allowed))
 
 
 def test_the_source_is_not_overwritten(source: Path):
@@ -144,9 +204,9 @@ def test_the_source_is_not_overwritten(source: Path):
     assert everything(source) == before
 
 
-def test_a_precision_without_a_quantizer_is_refused(tmp_path: Path, source: Path):
-    with pytest.raises(SpecError, match="bf16"):
-        quantize(source, tmp_path / "x", ROWS, precision=Precision.BF16)
+def test_a_precision_that_nothing_makes_is_refused(tmp_path: Path, source: Path):
+    with pytest.raises(SpecError, match="int3"):
+        quantize(source, tmp_path / "x", ROWS, guard=Guard(precision="int3"))
 
 
 def test_a_damaged_source_is_refused_and_writes_nothing(tmp_path: Path, source: Path):
@@ -169,13 +229,12 @@ def test_a_source_that_is_no_number_already_is_refused_before_compression(tmp_pa
 def test_a_second_run_to_the_same_target_is_refused_and_the_first_one_ends_whole(tmp_path, source):
     refused = []
 
-    def second_run_meanwhile(name: str, weight: torch.Tensor) -> QuantizedMatrix:
-        if not refused:
+    def second_run_meanwhile(stage: str, _done: int, _total: int) -> None:
+        if stage == "quantize" and not refused:
             with pytest.raises(RunError, match="another process") as caught:
                 quantize(source, tmp_path / "int8", ROWS)
             refused.append(caught)
-        return quantize_int8(name, weight)
 
-    artifact = quantize(source, tmp_path / "int8", ROWS, quantizer=second_run_meanwhile)
+    artifact = quantize(source, tmp_path / "int8", ROWS, progress=second_run_meanwhile)
     assert refused
     assert read_artifact(tmp_path / "int8") == artifact

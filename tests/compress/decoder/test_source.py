@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cnai.compress.decoder import quantize
+from cnai.compress.decoder import Guard, quantize
 from cnai.compress.decoder.source import open_source
 from cnai.core.errors import DataError
 from models_folder import save_folder
@@ -28,6 +28,6 @@ def test_a_path_without_a_model_is_refused(tmp_path: Path):
 
 def test_a_compressed_model_is_not_compressed_again(tmp_path: Path):
     save_folder(tmp_path / "a")
-    quantize(tmp_path / "a", tmp_path / "b", tokens(TINY).numpy(), allowed_loss=0.1)
+    quantize(tmp_path / "a", tmp_path / "b", tokens(TINY).numpy(), guard=Guard(allowed_loss=0.1))
     with pytest.raises(DataError, match="already"):
         open_source(tmp_path / "b")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cnai.compress.channels import quantize_channels
-from cnai.compress.formats.graphdef import GraphDefFile
-from cnai.compress.formats.tensorflow_messages import FLOAT, HALF
+from cnai.compress.formats.graphdef import GraphDefFile, array_of
+from cnai.compress.formats.tensorflow_messages import FLOAT, HALF, INT32
 from cnai.core.errors import DataError
 from graphs_for_tests import constant, node, numbers, perceptron, saved
 
@@ -137,8 +137,16 @@ def test_a_value_that_is_listed_once_fills_the_constant(tmp_path: Path):
     tensor = graph.node[1].attr["value"].tensor
     tensor.ClearField("tensor_content")
     tensor.float_val.append(0.5)
-    file = opened(graph, tmp_path)
-    assert (file.read(weight_of(file)) == 0.5).all()
+    assert (array_of(tensor, where="here") == 0.5).all()
+
+
+def test_a_constant_of_one_number_is_small_already(tmp_path: Path):
+    graph = perceptron()
+    tensor = graph.node[1].attr["value"].tensor
+    tensor.ClearField("tensor_content")
+    tensor.float_val.append(0.5)
+    tensor.tensor_shape.dim[0].size = 2**60
+    assert [one.name for one in opened(graph, tmp_path).weights()] == ["bias"]
 
 
 def test_a_constant_that_is_too_short_is_damaged(tmp_path: Path):
@@ -158,12 +166,72 @@ def test_control_inputs_stay_with_the_constant(tmp_path: Path):
     assert "^x" in {one.name: one for one in file.graph.node}["weight/int8"].input
 
 
-def test_a_weight_behind_a_reshape_has_unknown_channels(tmp_path: Path):
-    graph = perceptron()
-    node(graph, "flat", "Reshape", "weight", "shape")
+def shaped(graph, op: str, numbers_of: tuple[int, ...]) -> None:
+    """Let the product read the weight through a reshape or transpose."""
+    constant(graph, "shape", np.array(numbers_of, np.int32), INT32)
+    node(graph, "flat", op, "weight", "shape")
     graph.node[4].input[1] = "flat"
+    graph.node[3].input[:] = ["x"]
+
+
+@pytest.mark.parametrize(
+    ("op", "numbers_of", "stored"),
+    [
+        ("Reshape", (64, -1), (64, 4, 8)),
+        ("Transpose", (1, 0), (32, 64)),
+        ("ExpandDims", (0,), (64, 32)),
+    ],
+)
+def test_a_weight_is_quantized_in_the_shape_in_which_it_is_seen(
+    tmp_path: Path, op, numbers_of, stored
+):
+    graph = perceptron(numbers(*stored))
+    shaped(graph, op, numbers_of)
+    file = opened(graph, tmp_path)
+    weight = weight_of(file)
+    values = file.read(weight)
+    assert values.shape == weight.shape
+    assert (weight.use, weight.axes) == (
+        "MatMul",
+        (*range(values.ndim - 2), values.ndim - 1),
+    )
+    new = quantize_channels(values, weight.axes)
+    file.replace(weight, new)
+    assert np.array_equal(computed(file.graph, "flat"), new.restored())
+    assert "weight" not in {one.name for one in file.graph.node}
+
+
+def test_a_weight_that_others_read_too_keeps_its_shape(tmp_path: Path):
+    graph = perceptron(numbers(64, 4, 8))
+    shaped(graph, "Reshape", (64, 32))
+    node(graph, "other", "Shape", "weight")
     found = weight_of(opened(graph, tmp_path))
-    assert (found.use, found.axes) == ("MatMul", None)
+    assert (found.use, found.axes, found.shape) == ("MatMul", None, (64, 4, 8))
+
+
+@pytest.mark.parametrize("numbers_of", [(64, 33), (-1, -1), (-2, 32), (0, -1)])
+def test_a_shape_that_cannot_be_leaves_the_weight_alone(tmp_path: Path, numbers_of):
+    graph = perceptron(numbers(64, 4, 8))
+    shaped(graph, "Reshape", numbers_of)
+    assert weight_of(opened(graph, tmp_path)).axes is None
+
+
+def test_a_shape_that_is_computed_leaves_the_weight_alone(tmp_path: Path):
+    graph = perceptron(numbers(64, 4, 8))
+    shaped(graph, "Reshape", (64, 32))
+    graph.node[-2].op = "Shape"
+    assert weight_of(opened(graph, tmp_path)).axes is None
+
+
+@pytest.mark.parametrize(
+    ("equation", "axes"),
+    [(b"ab,bcd->acd", (1, 2)), (b"ab,cbd->acd", (0, 2)), (b"ab,bcd->bcd", None)],
+)
+def test_channels_of_a_sum_of_products_follow_its_equation(tmp_path: Path, equation, axes):
+    graph = perceptron(numbers(64, 4, 8))
+    graph.node[4].op = "Einsum"
+    graph.node[4].attr["equation"].s = equation
+    assert weight_of(opened(graph, tmp_path)).axes == axes
 
 
 def test_garbage_is_no_graph(tmp_path: Path):

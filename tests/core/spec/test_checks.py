@@ -3,7 +3,7 @@ import inspect
 import pytest
 from inline_snapshot import snapshot
 
-from cnai.core.spec import checks, load_spec
+from cnai.core.spec import checks, expert_checks, load_spec
 from mistakes import mistakes
 
 
@@ -85,11 +85,6 @@ def test_what_a_split_backward_pass_would_do_many_times(key):
     (mistake,) = told(pipeline_parallel__schedule="ZBVZeroBubble", **{f"train__{key}": value})
     assert f"train.{key}" in mistake
     assert "use the schedule Interleaved1F1B" in mistake
-
-
-def test_layers_of_a_module_are_not_known():
-    (mistake,) = told(model__module="a:b", train__recompute="full")
-    assert "`train.recompute` works on the layers of a decoder" in mistake
 
 
 def test_a_split_beyond_the_last_layer():
@@ -198,12 +193,43 @@ def test_a_module_that_names_no_function(name):
     assert "does not name a function" in mistakes({"model": {"module": name}})[0]
 
 
-def test_a_module_that_would_have_to_be_split():
-    assert told(model__module="a.b:c", model_parallel__size=2) == snapshot(
+def test_whether_a_module_can_be_split_is_for_its_table_to_say():
+    assert told(model__module="a.b:c", model_parallel__size=2) == []
+
+
+def test_a_loss_without_a_module_of_ones_own():
+    assert told(model__loss="squared_error") == snapshot(
         [
-            "--set parallel.model_parallel.size | `parallel.model_parallel.size` is 2, but a model from `model.module` runs data parallel only | remove `parallel.model_parallel.size`, or describe the model by its shape"
+            "--set model.loss | `model.loss` is `squared_error`, which goes with a module of your own, and there is no `model.module` | name the function that builds it as `model.module`, or remove `model.loss`"
         ]
     )
+
+
+def test_a_dataset_without_a_module_of_ones_own():
+    (mistake,) = told(data__source="pictures:digits")
+    assert "`data.source` is `pictures:digits`" in mistake
+    assert "there is no `model.module`" in mistake
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "squared_error", "own", "a.b:c"])
+def test_the_losses_of_a_module(loss):
+    assert told(model__module="a:b", model__loss=loss) == []
+
+
+def test_a_z_loss_is_for_decoders():
+    (mistake,) = told(model__module="a:b", train__z_loss=1e-4)
+    assert "`train.z_loss` is 0.0001" in mistake
+
+
+def test_a_loss_that_is_unknown():
+    (mistake,) = told(model__module="a:b", model__loss="crossentropy")
+    assert "`model.loss` is `crossentropy`, which is no loss" in mistake
+    assert "use cross_entropy, squared_error, own" in mistake
+
+
+@pytest.mark.parametrize("source", ["pydocs", "texts", "a/b.jsonl", "s3://a:b", "C:/texts"])
+def test_a_source_of_text_is_no_function(source):
+    assert told(data__source=source) == []
 
 
 @pytest.mark.parametrize("text", ["lots", "80 XB", "0 GB", '"-3"', '""'])
@@ -222,7 +248,8 @@ def test_the_place_is_a_key_that_somebody_wrote():
 def test_every_rule_is_in_the_table():
     rules = [
         function
-        for name, function in inspect.getmembers(checks, inspect.isgeneratorfunction)
+        for module in (checks, expert_checks)
+        for name, function in inspect.getmembers(module, inspect.isgeneratorfunction)
         if not name.startswith("_")
     ]
     assert set(rules) == set(checks.RULES)

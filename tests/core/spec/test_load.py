@@ -142,7 +142,7 @@ def test_all_mistakes_of_a_spec_are_told_at_once(spec_file):
             "spec.yaml:9 train.warmup_steps | `train.warmup_steps` is empty, but it wants a whole number, 0 or more | the default is `10`; see `ai-cli explain train.warmup_steps`",
             'spec.yaml:10 name | `name` is `12`, but it wants text, matching `^[A-Za-z0-9][A-Za-z0-9._-]*$` | put it in quotes: `name: "12"`',
             "spec.yaml:11 serve.enabled | `serve.enabled` is `yes`, but it wants `true` or `false` | write `enabled: true`",
-            "spec.yaml:12 model | `model` is `5`, but it is a section with keys of its own | its keys are `layers`, `width`, `heads`, `kv_heads`, `ffn_width`, `vocab`, `sequence`, `rope_theta`, `norm_eps`, `tied_head`, `head_width`, `attention_bias`, `qk_norm`, `huggingface`, `module`",
+            "spec.yaml:12 model | `model` is `5`, but it is a section with keys of its own | its keys are `layers`, `width`, `heads`, `kv_heads`, `ffn_width`, `vocab`, `sequence`, `rope_theta`, `norm_eps`, `tied_head`, `head_width`, `attention_bias`, `qk_norm`, `experts`, `experts_per_token`, `expert_width`, `sparse_step`, `dense_layers`, `normed_choice`, `huggingface`, `module`, `loss`",
             "spec.yaml:13 hidden_size | unknown key `hidden_size` | did you mean `model.width`?",
             "spec.yaml:14 checkpoint.keep | `checkpoint.keep` is `2.5`, but it wants a whole number, 1 or more | the default is `2`; see `ai-cli explain checkpoint.keep`",
             "spec.yaml:15 monitor.prometheus_port | `monitor.prometheus_port` is `70000`, but it wants a whole number or none, 1 or more, at most 65535 | see `ai-cli explain monitor.prometheus_port`",

@@ -224,6 +224,34 @@ class Broken:
         raise KeyError(event.time_unix)
 
 
+def workers(seconds, rows=(4, 4), count=40):
+    """Two ranks whose steps take equally long, of which each computes a part."""
+    return [
+        step(n, rank=rank, rows=rows[rank], stage_seconds=(seconds[rank],), wait_seconds=0.1)
+        for n in range(1, count + 1)
+        for rank in (0, 1)
+    ]
+
+
+def test_a_rank_that_computes_slowly_is_blamed_and_not_those_that_wait_for_it():
+    (found,) = run("lagging_rank", workers((0.1, 0.35)))
+    assert found.rank == 1
+    assert "computes 0.0875 s for a row, the others 0.025 s" in found.message
+
+
+def test_a_slow_rank_whose_rows_were_moved_away_is_still_seen():
+    (found,) = run("lagging_rank", workers((0.2, 0.2), rows=(6, 2)))
+    assert found.rank == 1
+
+
+def test_a_little_slower_is_not_slow():
+    assert run("lagging_rank", workers((0.2, 0.28))) == []
+
+
+def test_computing_that_hardly_counts_is_no_reason():
+    assert run("lagging_rank", workers((0.001, 0.015))) == []
+
+
 def test_a_detector_that_throws_reports_itself_once_and_the_others_go_on():
     watch = Watch([Broken(), DETECTORS["nonfinite"]()])
     found = [one for number in range(1, 4) for one in watch.update(step(number, loss=math.nan))]

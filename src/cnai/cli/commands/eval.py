@@ -21,6 +21,9 @@ def verb(out: Output, run: Path, step: int | None) -> None:
 
     found = evaluate_again(RunFolder.existing(run), step=step)
     out.record(found)
+    if found.perplexity is None or found.bits_per_byte is None:
+        out.table(["measure", "found"], [list(row) for row in found.rows()])
+        return
     out.table(
         ["step", "sequences", "perplexity", "untrained", "bits/byte", "trigram bits/byte"],
         [

@@ -82,15 +82,7 @@ def show_summary(out: Output, summary: RunSummary) -> None:
         ["loss", f"{train.first_loss:.3f} -> {train.loss:.3f} in {train.steps} steps"],
         ["tokens/s", f"{train.tokens_per_second:.0f}"],
         ["restarts", str(train.restarts)],
-        [
-            "perplexity",
-            f"{found.perplexity_before:.0f} -> {found.perplexity:.1f} on {found.sequences} "
-            "validation sequences",
-        ],
-        [
-            "bits per byte",
-            f"{found.bits_per_byte:.3f} (byte trigram model: {found.trigram_bits_per_byte:.3f})",
-        ],
+        *([measure, value] for measure, value in found.rows()),
     ]
     if summary.model is not None:
         rows.append(

@@ -48,7 +48,11 @@ def export(
         save_model(folder, shape, state, tokenizer_json)
         _check_values(folder, shape, state)
         return write_manifest(
-            folder, target=target, source=source, precision=Precision.FP32, shape=shape
+            folder,
+            target=target,
+            source=source,
+            precision=Precision.FP32,
+            parameters=shape.parameters,
         )
 
 

@@ -71,28 +71,29 @@ def _growth(nats: float) -> float:
         return float(np.expm1(nats))
 
 
-def require(quality: Quality, *, where: str) -> None:
-    """Refuse a model that is worse than the gate allows, or too good to be true.
+def passes(quality: Quality) -> bool:
+    """Tell whether a model is good enough, and not too good to be true.
 
     A perplexity that falls by more than `SUSPICIOUS_GAIN` is no gain of rounding weights: the
     model or the validation text is broken, so it does not pass either.
-
-    Raises:
-        AccuracyError: The model does not pass.
     """
+    return quality.passed and quality.relative_loss >= -SUSPICIOUS_GAIN
+
+
+def refusal(quality: Quality, *, where: str) -> AccuracyError:
+    """Return why a model does not pass."""
     if not quality.passed:
-        raise AccuracyError(
+        return AccuracyError(
             f"{_change(quality)}; allowed is {quality.allowed_loss:.2%}",
             where=where,
             hint=_hint(quality),
         )
-    if quality.relative_loss < -SUSPICIOUS_GAIN:
-        raise AccuracyError(
-            f"{_change(quality)}; rounding weights cannot make a model that much better",
-            where=where,
-            hint="the model or the validation text is broken: train longer, or measure on text "
-            "that the model has not been trained on",
-        )
+    return AccuracyError(
+        f"{_change(quality)}; rounding weights cannot make a model that much better",
+        where=where,
+        hint="the model or the validation text is broken: train longer, or measure on text "
+        "that the model has not been trained on",
+    )
 
 
 def _change(quality: Quality) -> str:

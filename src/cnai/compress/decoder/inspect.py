@@ -87,27 +87,39 @@ def _parts(folder: Path) -> Iterator[TensorGroup]:
         with safe_open(file, framework="np") as opened:
             for name in opened.keys():  # noqa: SIM118 - a file of tensors is no dict
                 if files[name] == file:
-                    yield _part(opened, name, packed=_base(name) + PACKED in files)
+                    yield _part(opened, name, set(files))
 
 
-def _part(opened: Any, name: str, *, packed: bool) -> TensorGroup:
+def _part(opened: Any, name: str, names: set[str]) -> TensorGroup:
+    """Describe a tensor; of a quantized weight's, one counts as the weight."""
+    base = _base(name)
+    count, kind, size = _head(opened, name)
+    counts = True
+    if base + PACKED in names:
+        counts, count, kind = name.endswith(SIZE), 0, _packed_kind(opened, base)
+        if counts:
+            count = math.prod(int(side) for side in opened.get_tensor(name))
+    elif base + SCALE in names:
+        counts, kind = name == base, _head(opened, base)[1]
+        count = count if counts else 0
+    return TensorGroup(
+        kind=_kind(base), dtype=kind, tensors=int(counts), parameters=count, size_bytes=size
+    )
+
+
+def _head(opened: Any, name: str) -> tuple[int, str, int]:
+    """Return the numbers, the number format and the bytes of a stored tensor."""
     piece = opened.get_slice(name)
     count = math.prod(piece.get_shape())
     kind, bits = re.fullmatch(r"([A-Z]+)([0-9]*).*", piece.get_dtype()).groups()  # type: ignore[union-attr]  # safetensors knows no other names
-    size = count * int(bits or 8) // 8
-    dtype = "int8" if packed else f"{_NAMES.get(kind, kind.lower())}{bits}"
-    counts = not packed or name.endswith(PACKED)
-    if packed:
-        count = 0
-        if name.endswith(SIZE):
-            count = math.prod(int(side) for side in opened.get_tensor(name))
-    return TensorGroup(
-        kind=_kind(_base(name)),
-        dtype=dtype,
-        tensors=int(counts),
-        parameters=count,
-        size_bytes=size,
-    )
+    return count, f"{_NAMES.get(kind, kind.lower())}{bits}", count * int(bits or 8) // 8
+
+
+def _packed_kind(opened: Any, base: str) -> str:
+    """Tell from the width of the words whether they hold eight bits or four."""
+    columns = int(opened.get_tensor(base + SIZE)[1])
+    words = opened.get_slice(base + PACKED).get_shape()[1]
+    return "int8" if words == -(-columns // 4) else "int4"
 
 
 def _base(name: str) -> str:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from onnx import AttributeProto, TensorProto, external_data_helper, helper, numpy_helper
 
 from cnai.compress.channels import QuantizedArray
+from cnai.compress.formats.damage import telling_damage
 from cnai.compress.formats.recognise import Format
 from cnai.compress.formats.weights import Weight
 from cnai.core.errors import DataError
@@ -83,7 +84,8 @@ class OnnxFile:
                 where=str(path),
                 hint="convert it with `onnx.version_converter` to opset 7 or newer",
             )
-        self._scopes = {scope.path: scope for scope in _scopes(self.model)}
+        with telling_damage(str(path)):
+            self._scopes = {scope.path: scope for scope in _scopes(self.model)}
         self._names = {
             name
             for scope in self._scopes.values()
@@ -91,6 +93,7 @@ class OnnxFile:
             for name in (*node.input, *node.output)
         }
         self._named = 0
+        self._check_names()
         self._check_external()
 
     def weights(self) -> Iterator[Weight]:
@@ -98,7 +101,9 @@ class OnnxFile:
         for scope in self._scopes.values():
             for name, tensor in scope.constants.items():
                 if tensor.data_type in _TYPES:
-                    yield self._weight(scope, name, tensor)
+                    with telling_damage(str(self._path)):
+                        weight = self._weight(scope, name, tensor)
+                    yield weight
 
     def read(self, weight: Weight) -> NDArray[np.floating]:
         """Return the numbers of a weight in its own type."""
@@ -239,6 +244,17 @@ class OnnxFile:
         else:
             # A function has no initializers.
             scope.graph.node.insert(0, helper.make_node("Constant", [], [name], value=tensor))
+
+    def _check_names(self) -> None:
+        """Refuse names that are no text: protobuf gives them as bytes, and runtimes refuse them."""
+        held = {name for scope in self._scopes.values() for name in scope.constants}
+        broken = [name for name in self._names | held if not isinstance(name, str)]
+        if broken:
+            raise DataError(
+                f"the name {broken[0]!r} is no text",
+                where=str(self._path),
+                hint="the file is damaged; copy it again, or export the model anew",
+            )
 
     def _check_external(self) -> None:
         for scope in self._scopes.values():

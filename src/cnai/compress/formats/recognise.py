@@ -21,8 +21,8 @@ class Format(StrEnum):
 
 
 READ = (
-    "read are: a frozen TensorFlow graph (.pb), an ONNX model, a folder in Hugging Face layout "
-    "(config.json, *.safetensors) and a run folder"
+    "read are: a frozen TensorFlow graph (.pb), a SavedModel folder, an ONNX model, a GGUF file, a "
+    "folder in Hugging Face layout (config.json, *.safetensors) and a run folder"
 )
 
 _HEAD = 16
@@ -50,8 +50,6 @@ def recognise(source: Path) -> Format:
             f"no model at `{source}`", where=str(source), hint=f"look at the path; {READ}"
         )
     found = _of_folder(source) if source.is_dir() else _of_file(source)
-    if found in {Format.SAVED_MODEL, Format.GGUF}:
-        found = f"a {found} model"
     if isinstance(found, Format):
         return found
     error = DataError if found is _BROKEN else SpecError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,15 @@ class OnnxRunner:
 
     Args:
         path: The model file.
+        outputs: Not needed; ONNX models declare theirs.
         threads: Threads for one operation; 1 makes two measurements comparable.
 
     Raises:
         RunError: ONNX Runtime does not load it.
     """
 
-    def __init__(self, path: Path, *, threads: int = 1) -> None:
+    def __init__(self, path: Path, *, outputs: Sequence[str] = (), threads: int = 1) -> None:
+        del outputs
         self.runtime = f"onnxruntime {onnxruntime.__version__}"
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads

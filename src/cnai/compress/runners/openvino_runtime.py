@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,25 @@ from cnai.core.errors import RunError
 
 
 class OpenVinoRunner:
-    """A model in OpenVINO, computed in float32.
+    """A model in OpenVINO, computed in float32 by one thread.
+
+    Args:
+        path: The model file.
+        outputs: Names of tensors to give out besides those that nothing consumes.
 
     Raises:
         RunError: OpenVINO does not read it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, outputs: Sequence[str] = ()) -> None:
         openvino: Any = importlib.import_module("openvino")
         self.runtime = f"openvino {openvino.__version__.split('-')[0]}"
-        self._path = path
+        self._path, self._wanted = path, tuple(outputs)
         try:
             model = openvino.Core().read_model(str(path))
+            _give_out(model, outputs)
             self._model = openvino.Core().compile_model(
-                model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+                model, "CPU", {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
             )
         except RuntimeError as error:
             raise self._refusal(error) from error
@@ -46,7 +51,7 @@ class OpenVinoRunner:
 
     def same_for(self, path: Path) -> OpenVinoRunner:
         """Load another model."""
-        return OpenVinoRunner(path)
+        return OpenVinoRunner(path, outputs=self._wanted)
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return all outputs."""
@@ -63,3 +68,18 @@ class OpenVinoRunner:
             where=str(self._path),
             hint="install tensorflow, which runs every graph, or go without measuring outputs",
         )
+
+
+def _give_out(model: Any, names: Sequence[str]) -> None:
+    """Make tensors outputs; a name that no tensor has is refused later, with those that are."""
+    there = {name for one in model.outputs for name in one.get_names()}
+    tensors = {
+        name
+        for node in model.get_ordered_ops()
+        for one in node.outputs()
+        for name in one.get_names()
+    }
+    for name in names:
+        full = name if ":" in name else f"{name}:0"
+        if not {name, full} & there and {name, full} & tensors:
+            model.add_outputs([full if full in tensors else name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,22 @@ class TensorFlowRunner:
     """A frozen graph in a session of TensorFlow.
 
     Its inputs are the placeholders that something consumes, its outputs the nodes that nothing
-    consumes.
+    consumes. One thread computes.
+
+    Args:
+        path: The model file.
+        outputs: Names of tensors to give out besides those that nothing consumes.
 
     Raises:
         RunError: TensorFlow does not load it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, outputs: Sequence[str] = ()) -> None:
         for key, value in _QUIET.items():
             os.environ.setdefault(key, value)
         tensorflow: Any = importlib.import_module("tensorflow")
         self.runtime = f"tensorflow {tensorflow.__version__}"
-        self._path = path
+        self._path, self._wanted = path, tuple(outputs)
         self._tf = tensorflow.compat.v1
         graph_def = self._tf.GraphDef()
         graph_def.ParseFromString(path.read_bytes())
@@ -55,12 +59,18 @@ class TensorFlowRunner:
             for tensor in one.outputs
             if one.type not in {"Const", "Placeholder", "NoOp"} and not tensor.consumers()
         ]
+        tensors = {tensor.name for one in operations for tensor in one.outputs}
+        full = [name if ":" in name else f"{name}:0" for name in outputs]
+        ends += [name for name in full if name in tensors and name not in ends]
         self.outputs = tuple(ends)
-        self._session = self._tf.Session(graph=graph)
+        config = self._tf.ConfigProto(
+            intra_op_parallelism_threads=1, inter_op_parallelism_threads=1
+        )
+        self._session = self._tf.Session(graph=graph, config=config)
 
     def same_for(self, path: Path) -> TensorFlowRunner:
         """Load another model."""
-        return TensorFlowRunner(path)
+        return TensorFlowRunner(path, outputs=self._wanted)
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return all outputs."""

@@ -9,60 +9,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from cnai.core.errors import SpecError
 from cnai.core.schedules import SCHEDULES
-from cnai.core.shape import DecoderShape
-from cnai.core.spec.layers import Setting
+from cnai.core.spec.asked import SHAPE_KEYS, Asked, Given, Mistake, Rule
+from cnai.core.spec.expert_checks import EXPERT_RULES
+from cnai.core.spec.model_section import LOSSES
+from cnai.core.spec.section import FUNCTION
 from cnai.core.spec.sections import RunSpec
 from cnai.core.units import parse_bytes
-
-_SHAPE = (
-    "layers", "width", "heads", "kv_heads", "ffn_width", "vocab", "rope_theta", "norm_eps",
-    "tied_head", "head_width", "attention_bias", "qk_norm",
-)  # fmt: skip
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-
-
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """What a rule found; its place is the first of the keys that somebody wrote."""
-
-    keys: tuple[str, ...]
-    message: str
-    hint: str
-
-
-Given = Mapping[str, Setting]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a rule looks at: the spec, and the settings that somebody wrote, not defaults."""
-
-    spec: RunSpec
-    given: Given
-
-    @property
-    def shape(self) -> DecoderShape | None:
-        """The decoder's shape, None when a folder or a module fixes it or nobody wrote one."""
-        model = self.spec.model
-        written = any(f"model.{name}" in self.given for name in _SHAPE)
-        return model.shape() if written and not (model.huggingface or model.module) else None
-
-    @property
-    def split_sizes(self) -> tuple[tuple[str, int | None], tuple[str, int | None]]:
-        """The sizes that cut the model, by key."""
-        parallel = self.spec.parallel
-        return (
-            ("parallel.model_parallel.size", parallel.model_parallel.size),
-            ("parallel.pipeline_parallel.stages", parallel.pipeline_parallel.stages),
-        )
-
-
-Rule = Callable[[Asked], Iterator[Mistake]]
 
 
 def contradictions(spec: RunSpec, given: Given) -> list[SpecError]:
@@ -103,7 +59,7 @@ def one_source_of_the_model(asked: Asked) -> Iterator[Mistake]:
         return
     source = "huggingface" if model.huggingface else "module" if model.module else None
     kept = {"vocab"} if source == "module" else set()
-    for name in _SHAPE:
+    for name in SHAPE_KEYS:
         if source and f"model.{name}" in asked.given and name not in kept:
             yield Mistake(
                 (f"model.{name}",),
@@ -113,22 +69,37 @@ def one_source_of_the_model(asked: Asked) -> Iterator[Mistake]:
 
 
 def module_is_a_function(asked: Asked) -> Iterator[Mistake]:
-    """A module is named `package.module:function` and runs data parallel only."""
-    module = asked.spec.model.module
-    if module is None:
-        return
-    if not _FUNCTION.fullmatch(module):
+    """A module is named `package.module:function`; its loss and its data go with it alone."""
+    module, source = asked.spec.model.module, asked.spec.data.function
+    if module is not None and not re.fullmatch(FUNCTION, module):
         yield Mistake(
             ("model.module",),
             f"`{module}` does not name a function",
             "write `package.module:function`",
         )
-    for key, size in asked.split_sizes:
-        if size and size > 1:
+    loss = asked.spec.model.loss
+    if loss not in LOSSES and not re.fullmatch(FUNCTION, loss):
+        yield Mistake(
+            ("model.loss",),
+            f"`model.loss` is `{loss}`, which is no loss",
+            f"use {', '.join(LOSSES)} or `package.module:function`",
+        )
+    if module is not None and asked.spec.train.z_loss:
+        yield Mistake(
+            ("train.z_loss", "model.module"),
+            f"`train.z_loss` is {asked.spec.train.z_loss:g}, which is for the logits of a decoder",
+            "remove it, or add it to a loss of your own (`model.loss`)",
+        )
+    for key, value, asked_for in (
+        ("model.loss", loss, loss != "cross_entropy"),
+        ("data.source", source, source is not None),
+    ):
+        if module is None and asked_for:
             yield Mistake(
                 (key,),
-                f"`{key}` is {size}, but a model from `model.module` runs data parallel only",
-                f"remove `{key}`, or describe the model by its shape",
+                f"`{key}` is `{value}`, which goes with a module of your own, and there is no "
+                "`model.module`",
+                f"name the function that builds it as `model.module`, or remove `{key}`",
             )
 
 
@@ -232,21 +203,6 @@ def split_backward_is_left_alone(asked: Asked) -> Iterator[Mistake]:
             )
 
 
-def module_is_taken_whole(asked: Asked) -> Iterator[Mistake]:
-    """Of a user's own module no layers are known."""
-    train = asked.spec.train
-    for key, asked_for in (
-        ("train.recompute", train.recompute != "none"),
-        ("train.compile", train.compile),
-    ):
-        if asked_for and asked.spec.model.module:
-            yield Mistake(
-                (key, "model.module"),
-                f"`{key}` works on the layers of a decoder; a model from `model.module` has none",
-                f"remove `{key}` and do it in the module",
-            )
-
-
 def _ordering(virtual: int) -> str:
     return " or ".join(name for name, one in SCHEDULES.items() if one.takes_virtual(virtual))
 
@@ -277,16 +233,19 @@ def stages_have_layers(asked: Asked) -> Iterator[Mistake]:
 
 
 def sizes_make_the_ranks(asked: Asked) -> Iterator[Mistake]:
-    """Data x model x pipeline is the number of ranks, as far as they are given."""
+    """Data x model x pipeline x context is the number of ranks, as far as they are given."""
     ranks = asked.spec.resources.ranks
     sizes = [asked.spec.parallel.data_parallel.size, *(size for _, size in asked.split_sizes)]
+    names = "data x model x pipeline x context"
+    if sizes[-1] == 1:
+        sizes, names = sizes[:-1], names.removesuffix(" x context")
     product = math.prod(size or 1 for size in sizes)
     if ranks is None or (product == ranks if all(sizes) else ranks % product == 0):
         return
     words = " x ".join(str(size) if size else "?" for size in sizes)
     yield Mistake(
         ("resources.ranks",),
-        f"`resources.ranks` is {ranks}, but the parallel sizes (data x model x pipeline) are "
+        f"`resources.ranks` is {ranks}, but the parallel sizes ({names}) are "
         f"{words}" + (f" = {product}" if all(sizes) else ""),
         "remove `resources.ranks`, or one of the sizes and let the planner choose it",
     )
@@ -368,6 +327,7 @@ def memory_is_a_size(asked: Asked) -> Iterator[Mistake]:
 
 
 RULES: tuple[Rule, ...] = (
+    *EXPERT_RULES,
     no_control_characters,
     one_source_of_the_model,
     module_is_a_function,
@@ -376,7 +336,6 @@ RULES: tuple[Rule, ...] = (
     group_splits_the_weights,
     schedule_has_its_stages,
     split_backward_is_left_alone,
-    module_is_taken_whole,
     stages_have_layers,
     sizes_make_the_ranks,
     batch_divides,

@@ -13,6 +13,7 @@ FREE = (
     "serve", "data.store", "data.endpoint", "train.max_restarts", "train.timeout_seconds",
     "train.evaluate_every", "train.evaluate_sequences", "train.recompute", "train.compile",
     "train.deterministic", "train.elastic", "train.give_up_rank_after", "train.regrow_seconds",
+    "train.balance",
 )  # fmt: skip
 """Keys that may change while a run goes on: where and how it is done, and what comes after
 training (whose stages name their own inputs). The layout too: a run resumes at any."""

@@ -6,20 +6,25 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cnai.core.spec.sections import RunSpec, Section
+from cnai.core.spec.section import Section
+from cnai.core.spec.sections import RunSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pydantic.fields import FieldInfo
 
-BARE_SECTIONS = ("data_parallel", "model_parallel", "pipeline_parallel")
+BARE_SECTIONS = (
+    "data_parallel", "model_parallel", "context_parallel", "expert_parallel", "pipeline_parallel",
+)  # fmt: skip
 """Sections of `parallel` that may also stand at the top of a spec."""
 
 FOREIGN = MappingProxyType({
     "batch_size": "train.batch",
     "context_length": "model.sequence",
+    "cp": "parallel.context_parallel.size",
     "dp": "parallel.data_parallel.size",
+    "ep": "parallel.expert_parallel.size",
     "global_batch_size": "train.batch",
     "gpus": "resources.ranks",
     "grad_clip": "train.clip_norm",
@@ -29,7 +34,10 @@ FOREIGN = MappingProxyType({
     "max_steps": "train.steps",
     "micro_batches": "parallel.pipeline_parallel.microbatches",
     "num_attention_heads": "model.heads",
+    "num_experts": "model.experts",
+    "num_experts_per_tok": "model.experts_per_token",
     "num_hidden_layers": "model.layers",
+    "moe_intermediate_size": "model.expert_width",
     "num_key_value_heads": "model.kv_heads",
     "num_layers": "model.layers",
     "pp": "parallel.pipeline_parallel.stages",

@@ -1,99 +1,33 @@
 """The spec: what a user may ask for, with types, ranges, defaults and meanings in one place.
 
 Each key's docstring is what `ai-cli explain KEY` prints and what the generated reference shows.
+The sections `model` and `parallel` are in files of their own.
 """
 
 from __future__ import annotations
 
-import math
+import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from cnai.core.adapters import Adapters
-from cnai.core.shape import DecoderShape
+from cnai.core.spec.balance_section import Balance
+from cnai.core.spec.model_section import Model
+from cnai.core.spec.parallel_section import Parallel
+from cnai.core.spec.section import FUNCTION, LARGEST_INT, Fraction, Positive, Section
 
 SPEC_VERSION = 1
 
-LARGEST_INT = 2**53
-"""No count in a spec is larger: JSON readers and records hold whole numbers only up to here."""
-
-Positive = Annotated[int, Field(ge=1, le=LARGEST_INT)]
-Fraction = Annotated[float, Field(gt=0, lt=1)]
-
-
-class Section(BaseModel):
-    """A part of the spec."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
-    )
-
-
-class Model(Section):
-    """The model: a decoder's shape, a Hugging Face folder, or a function that builds a module."""
-
-    layers: Positive = 4
-    """Transformer layers."""
-    width: Positive = 128
-    """Hidden size; must divide by `heads` unless `head_width` is given."""
-    heads: Positive = 4
-    """Query heads of attention."""
-    kv_heads: Positive | None = None
-    """Key and value heads (grouped-query attention); none = as many as `heads`."""
-    ffn_width: Positive | None = None
-    """Inner size of the feed-forward part; none = 8/3 of `width`, rounded up to a multiple
-    of 32."""
-    vocab: Annotated[int, Field(ge=257, le=LARGEST_INT)] = 4096
-    """Tokens in the vocabulary, also the size of a tokenizer that is trained for the run."""
-    sequence: Annotated[int, Field(ge=2, le=LARGEST_INT)] = 128
-    """Tokens in a training sequence, and the longest context when serving."""
-    rope_theta: Annotated[float, Field(gt=0)] = 10000.0
-    """Base of the rotary position frequencies."""
-    norm_eps: Annotated[float, Field(gt=0)] = 1e-5
-    """Added to the mean square in RMSNorm."""
-    tied_head: bool = True
-    """Whether the output head shares the embedding's weight."""
-    head_width: Positive | None = None
-    """Size of one head of attention; none = `width` over `heads`."""
-    attention_bias: bool = False
-    """Whether queries, keys and values have a bias, as in Qwen2."""
-    qk_norm: bool = False
-    """Whether queries and keys are normed head by head, as in Qwen3."""
-    huggingface: str | None = None
-    """Folder with a Llama, Mistral, Qwen2 or Qwen3 model in Hugging Face layout to start from; it
-    fixes the shape."""
-    module: str | None = None
-    """`package.module:function` that returns a torch module from tokens (batch, sequence) to
-    logits (batch, sequence, vocab); data parallel only."""
-
-    def shape(self) -> DecoderShape:
-        """Return the decoder's shape with every default worked out."""
-        ffn_width = self.ffn_width or 32 * math.ceil(self.width * 8 / 3 / 32)
-        fills_width = self.head_width is None or self.head_width * self.heads == self.width
-        return DecoderShape(
-            layers=self.layers,
-            width=self.width,
-            heads=self.heads,
-            kv_heads=self.kv_heads or self.heads,
-            ffn_width=ffn_width,
-            vocab=self.vocab,
-            sequence=self.sequence,
-            rope_theta=self.rope_theta,
-            norm_eps=self.norm_eps,
-            tied_head=self.tied_head,
-            attention_bias=self.attention_bias,
-            qk_norm=self.qk_norm,
-            head_size=None if fills_width else self.head_width,
-        )
-
 
 class Data(Section):
-    """The text to train on, and the store in which it lies packed."""
+    """What to train on, and the store in which text lies packed."""
 
     source: str = "pydocs"
-    """`pydocs` (docstrings and comments of this Python's standard library), or a folder of text
-    files, a .jsonl, .parquet or text file."""
+    """`pydocs` (docstrings and comments of this Python's standard library), a folder of text files,
+    a .jsonl, .parquet or text file, or `package.module:function` that returns a dataset of your own
+    for a module of your own: indexable, with a length, its items arrays, or tuples or dicts of
+    arrays."""
     text_field: str = "text"
     """Field or column that holds the text of a JSONL or Parquet file."""
     store: str | None = None
@@ -105,65 +39,14 @@ class Data(Section):
     tokenizer: str | None = None
     """A tokenizer.json to use instead of training one on the source."""
     validation_fraction: Fraction = 0.05
-    """Share of the documents kept for validation; a document is never in both parts."""
+    """Share of the documents (or items) kept for validation; none is ever in both parts."""
     block_rows: Positive = 256
     """Rows in one block of the store, the unit that is read, checked and cached."""
 
-
-class DataParallel(Section):
-    """Copies of the model that each take a share of the batch."""
-
-    size: Positive | None = None
-    """Copies; none = chosen by the planner."""
-    sharding: Literal["auto", "none", "hybrid", "full"] = "auto"
-    """Whether the copies share out the parameters (`full`, FSDP), do so in groups (`hybrid`), or
-    each hold all (`none`); `auto` = `none` where it fits the memory, else `full`."""
-    shard_group: Positive | None = None
-    """Copies in a group of hybrid sharding; none = as many as one machine holds."""
-
-
-class ModelParallel(Section):
-    """Ranks over which the weights of one layer are split (tensor parallelism)."""
-
-    size: Positive | None = None
-    """Ranks in a group; none = chosen by the planner."""
-    split_layer: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 0
-    """Index of the first transformer layer whose weights are split over the group; layers before
-    it are replicated inside the group. 0 = all layers are split."""
-    sequence: bool = False
-    """Whether the group also shares out the positions of the residual stream between the split
-    matrices (sequence parallelism): less memory for activations, as many bytes sent."""
-
-
-class PipelineParallel(Section):
-    """Stages into which the layers are cut."""
-
-    stages: Positive | None = None
-    """Ranks in the pipeline, each with one stage, or with `virtual` of them; none = chosen by the
-    planner."""
-    schedule: Literal[
-        "1F1B",
-        "GPipe",
-        "Interleaved1F1B",
-        "LoopedBFS",
-        "InterleavedZeroBubble",
-        "ZBVZeroBubble",
-        "DualPipeV",
-    ] = "1F1B"
-    """Order of forward and backward passes. With several stages a rank there is less idle time;
-    the last three compute the gradients of the weights when they would else idle."""
-    virtual: Positive | None = None
-    """Stages a rank; none = 1, or 2 where the schedule needs them."""
-    microbatches: Positive | None = None
-    """Pieces into which a rank's share of the batch is cut; none = chosen by the planner."""
-
-
-class Parallel(Section):
-    """How the model lies over ranks. Their number is data x model x pipeline."""
-
-    data_parallel: DataParallel = DataParallel()
-    model_parallel: ModelParallel = ModelParallel()
-    pipeline_parallel: PipelineParallel = PipelineParallel()
+    @property
+    def function(self) -> str | None:
+        """The function that returns a dataset of the user's own; None = the source is text."""
+        return self.source if re.fullmatch(FUNCTION, self.source) else None
 
 
 class Lora(Section):
@@ -222,6 +105,9 @@ class Train(Section):
     z_loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Weight of the squared log-partition of the logits in what is minimised, which keeps them from
     drifting, for instance 1e-4; the loss that is shown is without it."""
+    balance_loss: Annotated[float, Field(ge=0, lt=1)] = 1e-3
+    """Weight of the loss that keeps the experts of a mixture evenly used, sequence by sequence; it
+    is minimised, but not shown. Without experts it does nothing."""
     evaluate_every: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 0
     """Steps between measurements on validation sequences, and one after the last; 0 = never."""
     evaluate_sequences: Positive = 64
@@ -239,6 +125,7 @@ class Train(Section):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the initial weights and of the order of the data."""
     lora: Lora = Lora()
+    balance: Balance = Balance()
     max_restarts: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 3
     """How often a run may be started again after it lost a rank."""
     timeout_seconds: Positive = 300
@@ -259,7 +146,7 @@ class Resources(Section):
     on: Literal["local", "kubernetes"] = "local"
     """Where to run; the flag `--on` overrides it."""
     ranks: Positive | None = None
-    """Ranks in all; none = the product of the three parallel sizes, or what the machine has."""
+    """Ranks in all; none = the product of the parallel sizes, or what the machine has."""
     nodes: Positive = 1
     """Machines, for a plan on a fleet other than this machine."""
     devices_per_node: Positive | None = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import annotated_types
 
-from cnai.core.spec.sections import LARGEST_INT
+from cnai.core.spec.section import LARGEST_INT
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

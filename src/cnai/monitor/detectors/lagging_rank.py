@@ -1,13 +1,15 @@
-"""One rank waits much longer for its data than the others, so that all wait for it.
+"""One rank is much slower than the others, or waits much longer for its data; all wait for it.
 
 In a synchronous step all ranks take equally long, because the fast ones wait for the slow one. What
-tells them apart today is the time that each waits for data; a rank that computes slowly cannot be
-seen before a step also says how long it waited in collectives.
+tells them apart is what each does in the meantime: a slow rank computes, its victims wait. It is
+judged by its time for one row, so that a rank from which rows were moved away is still seen.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
@@ -18,9 +20,21 @@ DATA_SHARE = 0.2
 DATA_TIMES = 4.0
 DATA_SECONDS = 0.02
 """A shorter wait is the noise of a busy machine, however short the steps are."""
+COMPUTE_TIMES = 1.5
+COMPUTE_SHARE = 0.2
+"""Share of the step that a slow rank must compute for the others to notice."""
+COMPUTE_SECONDS = 0.02
 COOL_DOWN_STEPS = 100
 
-_Times = tuple[float, float]
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """What a rank did in a step; `row` is its computing time for one row."""
+
+    own: float
+    data: float
+    compute: float
+    row: float
 
 
 class LaggingRank:
@@ -40,13 +54,19 @@ class LaggingRank:
             self._quiet_until = self._judged = 0
         if not isinstance(event, StepDone):
             return None
-        own = event.step_seconds - event.data_wait_seconds
         window = self._times.setdefault(event.rank, deque(maxlen=WINDOW_STEPS))
-        window.append((own, event.data_wait_seconds))
+        window.append(
+            _Times(
+                event.step_seconds - event.data_wait_seconds,
+                event.data_wait_seconds,
+                event.compute_seconds,
+                event.compute_seconds / (event.rows or 1),
+            )
+        )
         if event.step <= self._judged or event.step < self._quiet_until or not self._is_ready():
             return None
         self._judged = event.step
-        finding = self._judge(event)
+        finding = self._judge_data(event) or self._judge_computing(event)
         if finding is not None:
             self._quiet_until = event.step + COOL_DOWN_STEPS
         return finding
@@ -55,14 +75,33 @@ class LaggingRank:
         windows = self._times.values()
         return len(windows) > 1 and all(len(window) == WINDOW_STEPS for window in windows)
 
-    def _judge(self, event: StepDone) -> Finding | None:
-        data = {rank: median(t[1] for t in window) for rank, window in self._times.items()}
+    def _judge_data(self, event: StepDone) -> Finding | None:
+        data = self._medians(lambda one: one.data)
         late, late_others = _slowest(data)
-        step = data[late] + median(t[0] for t in self._times[late])
+        step = data[late] + self._medians(lambda one: one.own)[late]
         if data[late] <= max(DATA_SECONDS, DATA_SHARE * step, DATA_TIMES * late_others):
             return None
         why = f"waits {data[late]:.3f} s a step for data, the others {late_others:.3f} s"
         return self._finding(event, late, why, "look at that rank's path to the data store")
+
+    def _judge_computing(self, event: StepDone) -> Finding | None:
+        rows = self._medians(lambda one: one.row)
+        slow, others = _slowest(rows)
+        compute = self._medians(lambda one: one.compute)[slow]
+        step = self._medians(lambda one: one.own)[slow]
+        if rows[slow] <= COMPUTE_TIMES * others:
+            return None
+        if compute <= max(COMPUTE_SECONDS, COMPUTE_SHARE * step):
+            return None
+        why = f"computes {rows[slow]:.3g} s for a row, the others {others:.3g} s"
+        advice = (
+            "look at that machine: its clock, its heat, what else runs on it; in a pipeline, "
+            "`train.balance.layers` moves layers away"
+        )
+        return self._finding(event, slow, why, advice)
+
+    def _medians(self, value: Callable[[_Times], float]) -> dict[int, float]:
+        return {rank: median(map(value, window)) for rank, window in self._times.items()}
 
     def _finding(self, event: StepDone, rank: int, why: str, advice: str) -> Finding:
         return Finding(

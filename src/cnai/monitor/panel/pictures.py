@@ -18,7 +18,7 @@ POINTS = 1200
 """Most points of a curve in a whole picture."""
 
 _MOST_RANKS = 256
-_HIDDEN = ("loss_history", "step_histogram", "findings")
+_HIDDEN = ("loss_history", "step_histogram", "findings", "moves", "moves_made")
 Plain = dict[str, Any]
 
 

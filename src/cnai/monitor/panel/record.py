@@ -17,6 +17,7 @@ from cnai.core.events import (
     LayoutChanged,
     RankFailed,
     RankLost,
+    Rebalanced,
     StepDone,
 )
 from cnai.core.runfolder import EventFollower, RunFolder
@@ -129,6 +130,9 @@ class RunRecord:
                 self._tell(event, None, f"rank {event.rank} failed: {event.message}")
             case LayoutChanged():
                 self._tell(event, event.step, f"{event.before} -> {event.after}: {event.reason}")
+            case Rebalanced():
+                what = f"{event.moved} moved from {event.before} to {event.after}"
+                self._tell(event, event.step, f"{what}: {event.reason}")
             case CheckpointRejected():
                 self._tell(event, None, f"checkpoint passed over: {event.reason}")
 

@@ -81,7 +81,7 @@ function brief(findings, page) {
 
 export class Ranks {
   constructor() {
-    this.order = el("select", { id: "order" }, ...["rank", "longest wait", "longest step", "longest quiet"].map((one) => el("option", {}, one)));
+    this.order = el("select", { id: "order" }, ...["rank", "longest wait", "longest step", "longest computing", "longest quiet"].map((one) => el("option", {}, one)));
     this.order.onchange = () => this.again();
     this.card = card("Ranks", "wide", el("div", { className: "tools" }, el("label", { htmlFor: "order", className: "dim" }, "in order of"), this.order), el("div"));
     this.root = el("div", { className: "grid" }, this.card);
@@ -94,18 +94,18 @@ export class Ranks {
 
   again() {
     const [run, then] = this.shown;
-    const key = { "longest wait": "data_wait_seconds", "longest step": "step_seconds", "longest quiet": "age_seconds" }[this.order.value];
+    const key = { "longest wait": "data_wait_seconds", "longest step": "step_seconds", "longest computing": "compute_seconds", "longest quiet": "age_seconds" }[this.order.value];
     const rows = [...(then ? then.ranks : run.ranks)];
     if (key) rows.sort((a, b) => (b[key] ?? 0) - (a[key] ?? 0));
     const longest = Math.max(1e-9, ...rows.map((row) => row.step_seconds));
     const behind = Math.max(60, 10 * (run.step_seconds ?? 0));
     const late = (row) => !then && !run.over && (row.age_seconds > behind || row.step < run.step - 1);
     const meter = (value, kind) => el("meter", { max: longest, value, className: kind, title: seconds(value) });
-    const columns = [["rank"], ["step"], ["step time"], ["", "meter"], ["data wait"], ["", "meter"], ["update / weight"], ["last seen"]];
+    const columns = [["rank"], ["step"], ["step time"], ["", "meter"], ["data wait"], ["", "meter"], ["computed"], ["waited for others"], ["rows"], ["update / weight"], ["last seen"]];
     this.card.lastChild.replaceWith(rows.length ? table(columns, rows.slice(0, 256).map((row) => ({
       className: late(row) ? "late" : "",
       cells: [row.rank, whole(row.step ?? then.step), seconds(row.step_seconds), meter(row.step_seconds, ""), seconds(row.data_wait_seconds),
-        meter(row.data_wait_seconds, "wait"), count(row.update_ratio), then ? "-" : `${seconds(row.age_seconds)} ago`].map(shown),
+        meter(row.data_wait_seconds, "wait"), seconds(row.compute_seconds), seconds(row.wait_seconds), row.rows ?? "-", count(row.update_ratio), then ? "-" : `${seconds(row.age_seconds)} ago`].map(shown),
     }))) : nothing("No rank has reported yet."));
     const more = run.ranks_total - run.ranks.length;
     this.card.firstChild.textContent = more > 0 && !then ? `Ranks: the ${run.ranks.length} of ${run.ranks_total} that waited longest` : `Ranks: ${rows.length}`;
