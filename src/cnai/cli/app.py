@@ -32,6 +32,7 @@ VERBS = {
     "runs": "List the runs and how far they are.",
     "data": "Pack text into tokens in a store, list and verify what is there.",
     "monitor": "Show a run in the browser and serve /metrics, until Ctrl-C.",
+    "dashboards": "Rules and dashboards for Prometheus, Grafana and clusters.",
     "diagnose": "Find where a run broke, the class of the fault, and repairs.",
     "quantize": "Quantize a model, measure what it lost, and keep it only within the limit.",
     "inspect": "List the tensors of a model by kind, with their types and sizes.",
