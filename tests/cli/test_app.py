@@ -286,6 +286,8 @@ def test_an_interrupt_from_the_keyboard_ends_a_process_with_130():
         "import os, signal, sys\n"
         "from cnai.cli import app\n"
         "from cnai.cli.commands import explain\n"
+        # A shell lets what it starts in the background ignore the keyboard.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "explain.verb.callback = lambda **_: os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.exit(app.main(['explain']))"
     )

@@ -40,7 +40,9 @@ def test_a_world_without_dry_run_is_refused(ai_cli):
 
 
 def test_a_module_of_the_users_own_cannot_be_rehearsed(ai_cli, place):
-    (place / "mine.py").write_text("def build():\n    raise RuntimeError\n")
+    (place / "mine.py").write_text(
+        "import torch\n\ndef build():\n    return torch.nn.Embedding(512, 512)\n"
+    )
     spec = (place / "run.yaml").read_text().replace("model:\n", "model:\n  module: mine:build\n", 1)
     kept = [
         line

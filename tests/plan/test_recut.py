@@ -122,6 +122,14 @@ def test_equal_stages_keep_their_layers() -> None:
     assert MadeUpRun(FOUR, [1.0] * 4).run(100).moves == []
 
 
+def test_slowness_that_comes_and_goes_moves_nothing() -> None:
+    run = MadeUpRun(FOUR, [1.0] * 4)
+    for step in range(60):
+        run.slow = [1.0, 2.0, 1.0, 1.0] if step % 4 else [1.0] * 4
+        run.run(1)
+    assert run.moves == []
+
+
 def test_a_gain_below_the_threshold_moves_nothing() -> None:
     assert MadeUpRun(FOUR, [1.0, 1.08, 1.0, 1.0]).run(100).moves == []
 

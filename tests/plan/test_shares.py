@@ -156,6 +156,14 @@ def test_nothing_moves_for_noise_below_the_threshold(noise):
         assert one.decide(measures) is None
 
 
+def test_nothing_moves_for_slowness_that_comes_and_goes():
+    one = balancer(plan_of(Layout(data=2)))
+    for step in range(60):
+        times = (1.0, 3.0) if step % 3 else (1.0, 1.0)
+        measures = Measures(step=step + 1, step_seconds=4 * max(times), row_seconds=(times,))
+        assert one.decide(measures) is None
+
+
 def test_nothing_moves_where_computing_is_a_small_part_of_the_step():
     assert steps(balancer(plan_of(Layout(data=2))), (1.0, 3.0), 40, beside=100.0) == []
 

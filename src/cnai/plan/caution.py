@@ -10,7 +10,7 @@ than it promised but something is kept: going back would lose that too.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 from cnai.core.balance import Move
@@ -35,15 +35,22 @@ class Speeds:
     """Moving averages of times, of which a single outlier is no part.
 
     Each sample is the median of the last three, so that a pause of one step does not count.
+
+    Attributes:
+        seconds: The averages.
+        samples: The times of the last steps as they were. A move should have paid in each of them:
+            what a busy machine does to its ranks comes and goes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, samples: int = SAMPLES) -> None:
         self._last: deque[tuple[float, ...]] = deque(maxlen=3)
+        self.samples: deque[tuple[float, ...]] = deque(maxlen=samples)
         self.seconds: tuple[float, ...] = ()
 
     def add(self, seconds: Sequence[float]) -> None:
         """Take the times of one step."""
         self._last.append(tuple(seconds))
+        self.samples.append(tuple(seconds))
         calm = tuple(median(column) for column in zip(*self._last, strict=True))
         if len(self._last) < SAMPLES:
             self.seconds = calm
@@ -56,6 +63,7 @@ class Speeds:
     def forget(self) -> None:
         """Begin anew."""
         self._last.clear()
+        self.samples.clear()
         self.seconds = ()
 
 
@@ -121,6 +129,14 @@ class Caution:
         """
         self._recent.clear()
         self._unheard = SETTLING
+
+    def is_lasting(self, pairs: Iterable[tuple[float, float]]) -> bool:
+        """Tell whether a move would have paid in each of some steps.
+
+        Args:
+            pairs: What computing took in a step, and what it would have taken after the move.
+        """
+        return all(then * (1 + KEPT_SHARE * self._threshold) <= now for now, then in pairs)
 
     def propose(self, after: Shares, *, gain: float, reason: str) -> Move | None:
         """Ask for a move; None when it is held back."""

@@ -51,7 +51,7 @@ class LayerBalancer:
         self._fits = fits
         self._threshold = threshold
         self._caution = Caution(_layers(self._cuts), threshold, samples=SAMPLES)
-        self._speeds = Speeds()
+        self._speeds = Speeds(SAMPLES)
         self._waiting: dict[int, dict[int, StepDone]] = {}
         self._attempt = -1
         self._last_step = 0
@@ -153,11 +153,7 @@ class LayerBalancer:
         return sum(sum(self._costs[first:end]) for first, end in owned)
 
     def _propose(self, rows: Sequence[int], least_gain: float) -> Move | None:
-        layout = self._plan.layout
-        slow = [
-            self._speeds.seconds[place * layout.data : (place + 1) * layout.data]
-            for place in range(layout.pipeline)
-        ]
+        slow = self._lines(self._speeds.seconds)
         step_seconds = self._caution.step_seconds
         now = self._computing(self._row_seconds(self._cuts, slow), rows)
         if now <= 0:
@@ -171,7 +167,7 @@ class LayerBalancer:
         seconds = self._row_seconds(cuts, slow)
         then = self._computing(seconds, best_shares(seconds, self._rule) if self._rule else rows)
         gain = expected_gain(step_seconds, now, then)
-        if gain < least_gain or not self._fits(cuts):
+        if gain < least_gain or not self._is_lasting(cuts, rows) or not self._fits(cuts):
             return None
         times = ", ".join(f"{max(line) / min(map(max, slow)):.2f}" for line in slow[:16])
         move = self._caution.propose(
@@ -184,6 +180,24 @@ class LayerBalancer:
         if move is not None:
             self._cuts = cuts
         return move
+
+    def _is_lasting(self, cuts: Cuts, rows: Sequence[int]) -> bool:
+        """Tell whether the cuts would have paid in each of the last steps."""
+
+        def computing(tried: Cuts, slow: list[tuple[float, ...]]) -> float:
+            seconds = self._row_seconds(tried, slow)
+            moved = best_shares(seconds, self._rule) if self._rule else rows
+            return self._computing(seconds, rows if tried == self._cuts else moved)
+
+        steps = [self._lines(one) for one in self._speeds.samples]
+        return self._caution.is_lasting(
+            (computing(self._cuts, slow), computing(cuts, slow)) for slow in steps
+        )
+
+    def _lines(self, seconds: tuple[float, ...]) -> list[tuple[float, ...]]:
+        """Return times of ranks as a line a place of the pipeline."""
+        data = self._plan.layout.data
+        return [seconds[begin : begin + data] for begin in range(0, len(seconds), data)]
 
     def _row_seconds(self, cuts: Cuts, slow: Sequence[Sequence[float]]) -> list[float]:
         """Return the time of each data rank's slowest rank of the pipeline for a row."""

@@ -171,6 +171,11 @@ class ShareBalancer:
         after = best_shares(seconds, rule)
         now = compute_seconds(self._caution.now, seconds, rule)
         then = compute_seconds(after, seconds, rule)
+        if not self._caution.is_lasting(
+            (compute_seconds(self._caution.now, one, rule), compute_seconds(after, one, rule))
+            for one in self._speeds.samples
+        ):
+            return None
         gain = expected_gain(self._caution.step_seconds, now, then)
         slowest = max(range(rule.ranks), key=lambda rank: seconds[rank])
         times = ", ".join(f"{time:.3g}" for time in seconds[:16])
