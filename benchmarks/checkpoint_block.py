@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 import time
@@ -22,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnai.cluster.local import LocalGang
-from cnai.cluster.ranks import Order
 from cnai.core.events import CheckpointSaved, Event
 from cnai.core.layout import Layout, ParallelPlan
 from cnai.core.records import convert, to_dict
@@ -31,6 +29,7 @@ from cnai.core.shape import DecoderShape
 from cnai.core.spec import load_spec
 from cnai.core.spec.sections import Train
 from cnai.flows.plan import plan_run
+from gang_run import run_ranks
 
 BATCH = 4
 LAYOUTS = {"dp2": Layout(data=2), "tp2": Layout(model=2), "pp2": Layout(pipeline=2)}
@@ -137,29 +136,19 @@ def measure(gang: LocalGang, layout: Layout, asked: argparse.Namespace, *, backg
     """Run one layout in one mode."""
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder.create(Path(folder))
-        gang.start(
-            Order(
-                target="checkpoint_block:rank",
-                ranks=layout.ranks,
-                payload={
-                    "plan": to_dict(plan_of(shape_of(asked.megabytes), layout)),
-                    "folder": folder, "saves": asked.saves, "background": background,
-                    "megabytes": asked.megabytes,
-                },
-                logs=run.logs,
-                environment={
-                    "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE",
-                    "GLOO_SOCKET_IFNAME": "lo",
-                    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-                },
-                attempt=0,
-            )
-        )  # fmt: skip
-        failed = False
-        while gang.living:
-            failed |= any(end.code for end in gang.poll(0.2))
-        if failed:
-            sys.exit("\n".join(log.read_text() for log in run.logs.iterdir()))
+        run_ranks(
+            gang,
+            "checkpoint_block:rank",
+            layout.ranks,
+            {
+                "plan": to_dict(plan_of(shape_of(asked.megabytes), layout)),
+                "folder": folder,
+                "saves": asked.saves,
+                "background": background,
+                "megabytes": asked.megabytes,
+            },
+            run.logs,
+        )
         return json.loads((run.root / "found.json").read_text())
 
 

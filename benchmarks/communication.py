@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -22,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnai.cluster.local import LocalGang
-from cnai.cluster.ranks import Order
 from cnai.core.layout import ParallelPlan
 from cnai.core.records import convert, to_dict
 from cnai.core.shape import DecoderShape
@@ -30,6 +28,7 @@ from cnai.core.spec import load_spec
 from cnai.core.spec.sections import Train
 from cnai.flows.plan import plan_run
 from cnai.plan.traffic import least_bytes
+from gang_run import run_ranks
 
 BATCH, VOCAB, SEQUENCE = 16, 512, 32
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -125,25 +124,13 @@ def measure(gang: LocalGang, shape: DecoderShape, plan: ParallelPlan) -> dict[st
         payload = {
             "plan": to_dict(plan), "folder": place, "width": shape.width, "layers": shape.layers,
         }  # fmt: skip
-        gang.start(
-            Order(
-                target="communication:rank",
-                ranks=ranks,
-                payload=payload,
-                logs=folder,
-                environment={
-                    "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE",
-                    "GLOO_SOCKET_IFNAME": "lo",
-                    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-                },
-                attempt=0,
-            )
-        )  # fmt: skip
-        failed = False
-        while gang.living:
-            failed |= any(end.code for end in gang.poll(0.2))
-        if failed:
-            sys.exit("\n".join(log.read_text() for log in folder.glob("*.log")))
+        run_ranks(
+            gang,
+            "communication:rank",
+            ranks,
+            payload,
+            folder,
+        )
         told = [json.loads((folder / f"rank-{one}.json").read_text()) for one in range(ranks)]
     least = least_bytes(shape, plan, sequence=SEQUENCE)
     found: dict[str, Any] = {}

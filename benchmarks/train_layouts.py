@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 import time
@@ -25,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnai.cluster.local import LocalGang
-from cnai.cluster.ranks import Order
 from cnai.core.layout import ParallelPlan
 from cnai.core.records import convert, to_dict
 from cnai.core.schedules import SCHEDULES
@@ -33,6 +31,7 @@ from cnai.core.shape import DecoderShape
 from cnai.core.spec import load_spec
 from cnai.core.spec.sections import Train
 from cnai.flows.plan import plan_run
+from gang_run import run_ranks
 
 WARM = 2
 BATCH = 16
@@ -87,28 +86,18 @@ def plan_of(shape: DecoderShape, **asked: Any) -> ParallelPlan:
 def measure(gang: LocalGang, target: str, plan: ParallelPlan, arguments: argparse.Namespace) -> Any:
     """Run one layout and return its CPU seconds a step and its last loss."""
     with tempfile.TemporaryDirectory() as folder:
-        gang.start(
-            Order(
-                target=f"train_layouts:{target}",
-                ranks=plan.layout.ranks,
-                payload={
-                    "plan": to_dict(plan), "steps": arguments.steps + WARM, "out": folder,
-                    "width": arguments.width,
-                },
-                logs=Path(folder),
-                environment={
-                    "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE",
-                    "GLOO_SOCKET_IFNAME": "lo",
-                    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-                },
-                attempt=0,
-            )
-        )  # fmt: skip
-        failed = False
-        while gang.living:
-            failed |= any(end.code for end in gang.poll(0.5))
-        if failed:
-            sys.exit("\n".join(log.read_text() for log in Path(folder).glob("*.log")))
+        run_ranks(
+            gang,
+            f"train_layouts:{target}",
+            plan.layout.ranks,
+            {
+                "plan": to_dict(plan),
+                "steps": arguments.steps + WARM,
+                "out": folder,
+                "width": arguments.width,
+            },
+            Path(folder),
+        )
         ranks = [json.loads(file.read_text()) for file in Path(folder).glob("*.json")]
     return {
         "cpu_seconds": sum(rank["cpu_seconds"] for rank in ranks) / arguments.steps,

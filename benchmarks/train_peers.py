@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -27,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 from cnai.cluster.local import LocalGang
-from cnai.cluster.ranks import Order
 from cnai.core.layout import ParallelPlan
 from cnai.core.records import convert, to_dict
 from cnai.core.spec.sections import Train
@@ -36,8 +34,9 @@ from cnai.flows.doors import rank_environment
 sys.path.insert(0, str(Path(__file__).parent))
 from train_layouts import BATCH, Rows, plan_of, shape_of
 
+from gang_run import PLAIN, run_ranks
+
 WARM = 2
-PLAIN = {"OMP_WAIT_POLICY": "PASSIVE", "GLOO_SOCKET_IFNAME": "lo"}
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "one process": ("bare", {}),
     "dp2": ("ddp", {"data": 2}),
@@ -124,29 +123,25 @@ def measure(gang: LocalGang, name: str, arguments: argparse.Namespace) -> dict[s
     """Run one layout and return the medians."""
     peer, sizes = LAYOUTS[name]
     plan = plan_of(shape_of(arguments.width), **sizes)
+    environment = PLAIN
+    if not arguments.plain:
+        environment = {**rank_environment(plan.layout.ranks), "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
-        gang.start(
-            Order(
-                target="train_peers:rank",
-                ranks=plan.layout.ranks,
-                payload={
-                    "plan": to_dict(plan), "peer": peer, "out": folder, "width": arguments.width,
-                    "steps": arguments.steps, "repetitions": arguments.repetitions,
-                },
-                logs=Path(folder),
-                environment={
-                    **(rank_environment(plan.layout.ranks) if not arguments.plain else PLAIN),
-                    "OMP_NUM_THREADS": "1",
-                    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-                },
-                attempt=0,
-            )
-        )  # fmt: skip
-        failed = False
-        while gang.living:
-            failed |= any(end.code for end in gang.poll(0.5))
-        if failed:
-            sys.exit("\n".join(log.read_text() for log in Path(folder).glob("*.log")))
+        run_ranks(
+            gang,
+            "train_peers:rank",
+            plan.layout.ranks,
+            {
+                "plan": to_dict(plan),
+                "peer": peer,
+                "out": folder,
+                "width": arguments.width,
+                "steps": arguments.steps,
+                "repetitions": arguments.repetitions,
+            },
+            Path(folder),
+            environment,
+        )
         ranks = [json.loads(file.read_text()) for file in Path(folder).glob("*.json")]
     ours, theirs = (
         [sum(spent) for spent in zip(*(one["spent"][who] for one in ranks), strict=True)]

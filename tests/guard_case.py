@@ -36,22 +36,6 @@ class FakeRunner:
         return [self._function(feeds["x"])]
 
 
-class FakeClock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def now(self) -> float:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
-
-
 def layer(name: str, before: str, after: str, size: int = 64, seed: int = 0):
     """Return the nodes and constants of a product, a bias and a Relu."""
     nodes = [

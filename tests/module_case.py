@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from cnai.core.layout import ParallelPlan
 from cnai.core.records import convert, to_dict
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec.sections import Train
-from training_case import BATCH, ends_of, logs_of
+from training_case import BATCH, ENVIRONMENT, ends_of, logs_of
 
 WIDTH, PLACES = 16, 6
 
@@ -37,14 +36,7 @@ def start(gang: LocalGang, folder: Path, plan: ParallelPlan, **asked: Any) -> Ru
             ranks=plan.layout.ranks,
             payload=payload,
             logs=run.logs,
-            environment={
-                "OMP_NUM_THREADS": "1",
-                "OMP_WAIT_POLICY": "PASSIVE",
-                "GLOO_SOCKET_IFNAME": "lo",
-                "PYTHONPATH": os.pathsep.join(
-                    str(Path(__file__).parents[1] / name) for name in ("src", "tests")
-                ),
-            },
+            environment=ENVIRONMENT,
             attempt=asked.get("attempt", 0),
         )
     )

@@ -29,6 +29,14 @@ SHAPE = DecoderShape(
     layers=4, width=32, heads=4, kv_heads=2, ffn_width=64, vocab=64, sequence=16, tied_head=True
 )
 BATCH = 8
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "PYTHONPATH": os.pathsep.join(
+        str(Path(__file__).parents[1] / name) for name in ("src", "tests")
+    ),
+}
 NOTHING = Memory(
     weight_bytes=0, gradient_bytes=0, optimizer_bytes=0, activation_bytes=0, overhead_bytes=0
 )
@@ -149,14 +157,7 @@ class Case:
                 ranks=self.plan.layout.ranks,
                 payload=payload,
                 logs=run.logs,
-                environment={
-                    "OMP_NUM_THREADS": "1",
-                    "OMP_WAIT_POLICY": "PASSIVE",
-                    "GLOO_SOCKET_IFNAME": "lo",
-                    "PYTHONPATH": os.pathsep.join(
-                        str(Path(__file__).parents[1] / name) for name in ("src", "tests")
-                    ),
-                },
+                environment=ENVIRONMENT,
                 attempt=self.attempt,
             )
         )

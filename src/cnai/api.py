@@ -146,7 +146,8 @@ def quantize(
         from cnai.flows.quantize_file import quantize_graph
 
         return quantize_graph(place, to, precision=precision, ignore=None, listener=heard)
-    from cnai.flows.quantize_folder import FolderOptions, quantize_folder
+    from cnai.flows.folder_options import FolderOptions
+    from cnai.flows.quantize_folder import quantize_folder
 
     options = FolderOptions(precision=precision, max_loss=max_loss, data=data)
     return quantize_folder(place, to, options, heard)

@@ -110,3 +110,37 @@ def test_the_result_runs_at_once_in_its_runtime(tmp_path: Path, model: Path):
     quantize_file(model, tmp_path / "q.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "q.onnx"))
     assert session.run(None, {"x": numbers(2, 64)})[0].shape == (2, 32)
+
+
+def test_a_kill_between_report_and_model_does_not_lock_the_target(
+    tmp_path: Path, model: Path, monkeypatch
+):
+    target = tmp_path / "q.onnx"
+
+    def killed(self: Path, place: Path) -> Path:
+        if place == target:
+            raise KeyboardInterrupt
+        return replace(self, place)
+
+    replace = Path.replace
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        quantize_file(model, target)
+    monkeypatch.undo()
+    quantize_file(model, target)
+    assert target.is_file()
+
+
+def test_a_result_always_has_its_report_beside_it(tmp_path: Path, model: Path, monkeypatch):
+    """Without one the next run would take the result for somebody else's file."""
+    target, seen = tmp_path / "q.onnx", []
+
+    def watched(self: Path, place: Path) -> Path:
+        if place == target:
+            seen.append((tmp_path / "q.onnx.report.json").is_file())
+        return replace(self, place)
+
+    replace = Path.replace
+    monkeypatch.setattr(Path, "replace", watched)
+    quantize_file(model, target)
+    assert seen == [True]

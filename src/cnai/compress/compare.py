@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 
 from cnai.compress.agreement import Agreement, agreement_of
 from cnai.compress.contents import size_of
-from cnai.compress.formats import Format, recognise
-from cnai.compress.probe import SIZES, made_up
-from cnai.compress.runners import InputSpec, Runner, open_runner
-from cnai.core.errors import CnaiError, DataError, RunError, SpecError
+from cnai.compress.formats import recognise
+from cnai.compress.probe import run_made_up
+from cnai.compress.runners import RUNNABLE, InputSpec, Runner, open_runner
+from cnai.core.errors import DataError, RunError, SpecError
 
 PAIRS = 15
-_RUNNABLE = {Format.GRAPHDEF, Format.ONNX}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +66,12 @@ def compare(first: Path, second: Path, data: Path | None = None) -> Comparison:
             where=str(second),
             hint="give two versions of one model",
         )
-    feeds = _read(data, one.inputs) if data is not None else _made_up(one)
-    expected, found = one.run(feeds), other.run(feeds)
+    if data is None:
+        feeds, expected = run_made_up(one)
+    else:
+        feeds = _read(data, one.inputs)
+        expected = one.run(feeds)
+    found = other.run(feeds)
     try:
         agreement = agreement_of(
             expected, found, inputs="data" if data else "made up", runtime=one.runtime
@@ -95,7 +98,7 @@ def compare(first: Path, second: Path, data: Path | None = None) -> Comparison:
 
 def _opened(path: Path) -> Runner:
     kind = recognise(path)
-    if kind not in _RUNNABLE:
+    if kind not in RUNNABLE:
         raise SpecError(
             f"`{path.name}` is a {kind} model; compared are frozen graphs (.pb) and ONNX models",
             where=str(path),
@@ -113,20 +116,6 @@ def _opened(path: Path) -> Runner:
 
 def _names(runner: Runner) -> list[str]:
     return sorted(spec.name for spec in runner.inputs)
-
-
-def _made_up(runner: Runner) -> dict[str, NDArray[Any]]:
-    """Return the smallest made-up inputs that a model runs with."""
-    refusal: CnaiError | None = None
-    for size in SIZES:
-        feeds = made_up(runner.inputs, size=size)
-        try:
-            runner.run(feeds)
-        except RunError as error:
-            refusal = error
-        else:
-            return feeds
-    raise refusal or RunError("no made-up input fits", hint="give inputs with `--data FILE.npz`")
 
 
 def _read(data: Path, inputs: tuple[InputSpec, ...]) -> dict[str, NDArray[Any]]:

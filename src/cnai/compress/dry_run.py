@@ -50,7 +50,7 @@ def dry_run(source: Path, target: Path, wishes: Wishes, order: Order) -> DryRun:
     kind = recognise(source)
     check_order(order, kind)
     check_target_file(target.resolve(), source=source, marks=report_files(target.resolve())[:1])
-    weights = shrink(open_model(source), wishes)
+    weights = shrink(open_model(source, target), wishes)
     prepared = read_order(order, kind, source) if order.measured else None
     return DryRun(
         source=str(source),

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cnai.compress.runners import InputSpec
+from cnai.compress.runners import InputSpec, Runner
+from cnai.core.errors import RunError
 
 SAMPLES = 16
 SIZES = (16, 64, 512)
-"""Sizes to try for axes that are free: of the smallest that the model runs with."""
+"""Sizes to try for axes that are free: the smallest that the model runs with is taken."""
 _LARGEST_TOKEN = 16
 _WORDS = ("def main():", "the cat sat on the mat", "SELECT 1", "", "0.5", "<html></html>")
 
@@ -29,6 +30,23 @@ def made_up(inputs: Sequence[InputSpec], *, size: int, seed: int = 0) -> dict[st
     """
     generator = np.random.default_rng(seed)
     return {one.name: _values(one, size, generator) for one in inputs}
+
+
+def run_made_up(runner: Runner) -> tuple[dict[str, NDArray[Any]], list[NDArray[Any]]]:
+    """Run a model on the smallest made-up inputs that it takes; return these and its outputs.
+
+    Raises:
+        RunError: It runs with none.
+    """
+    *smaller, largest = SIZES
+    for size in smaller:
+        feeds = made_up(runner.inputs, size=size)
+        try:
+            return feeds, runner.run(feeds)
+        except RunError:
+            continue
+    feeds = made_up(runner.inputs, size=largest)
+    return feeds, runner.run(feeds)
 
 
 def _values(spec: InputSpec, free: int, generator: np.random.Generator) -> NDArray[Any]:

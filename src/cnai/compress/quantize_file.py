@@ -1,7 +1,7 @@
 """From a model file to a smaller one in the same format, whole and checked, with its report.
 
-The new model is written into a folder beside its target, read back, compared weight by weight and,
-where a runtime is there, output by output; only then do the files take their names.
+The new model is written into a folder beside its target and, where a runtime is there, loaded and
+compared with the source; only then do the files take their names.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cnai.compress.agreement import Agreement, agreement_of
 from cnai.compress.contents import size_of
-from cnai.compress.formats import Format, ModelFile, open_model, recognise
+from cnai.compress.formats import Format, open_model, recognise
 from cnai.compress.formats.saved_model import FILE
 from cnai.compress.guard import (
     Found,
@@ -33,20 +31,17 @@ from cnai.compress.guard import (
     check_order,
     read_order,
 )
-from cnai.compress.probe import SIZES, made_up
+from cnai.compress.probe import run_made_up
 from cnai.compress.report import CompressionReport, report_files, write_report
-from cnai.compress.runners import Runner, open_runner
+from cnai.compress.runners import RUNNABLE, open_runner
 from cnai.compress.target import check_target_file, claimed
-from cnai.compress.weight_only import Scheme, WeightReport, Wishes, shrink
+from cnai.compress.weight_only import BASIS, ROUGH, Scheme, WeightReport, Wishes, shrink
 from cnai.core.clock import Clock, SystemClock
 from cnai.core.errors import AccuracyError, RunError, SpecError
 from cnai.core.files import PARTIAL, publish_folder, saving, sha256_of, sync_folder
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, what is done of it, and how much there is."""
-
-
-_NOT_RUN = {Format.SAVED_MODEL, Format.GGUF}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +124,8 @@ def quantize_file(
             result = _unmeasured(job, kind, folder, progress)
         where = _free_name(job.target) if result.missed else job.target
         report = _report(job, kind, result, where, clock.monotonic() - start)
+        write_report(report, result.path)
         _publish(result.path.parent, result.path.name, where)
-        write_report(report, where)
     if result.missed and report.quality is not None:
         raise AccuracyError(
             f"no way was found to keep within {report.quality.allowed_loss:.2%}: "
@@ -174,7 +169,7 @@ def _unmeasured(job: Job, kind: Format, folder: Path, progress: Progress) -> _Re
     """Make the weights smaller without data."""
     model = open_model(job.source, job.target)
     weights = shrink(model, job.wishes, lambda done, of: progress("quantize", done, of))
-    _require_gain(model, weights, job.source)
+    _require_gain(weights, job.source)
     made = folder / "model" / job.target.name
     made.parent.mkdir()
     model.save(made)
@@ -192,7 +187,7 @@ def _guarded(job: Job, kind: Format, folder: Path, clock: Clock, progress: Progr
     bench = bench_of(job.order, prepared, workshop, clock, progress)
     progress("baseline", 1, 1)
     found = Guard(bench, job.order.mode, job.wishes).search()
-    _require_gain(open_model(job.source), found.made.weights, job.source)
+    _require_gain(found.made.weights, job.source)
     score = found.trial.score
     return _Result(
         path=found.made.path,
@@ -213,10 +208,10 @@ def _free_name(target: Path) -> Path:
     raise AssertionError
 
 
-def _require_gain(model: ModelFile, weights: tuple[WeightReport, ...], source: Path) -> None:
+def _require_gain(weights: tuple[WeightReport, ...], source: Path) -> None:
     if any(one.scheme is not Scheme.KEPT for one in weights):
         return
-    if model.quantized():
+    if open_model(source).quantized():
         raise SpecError(
             f"`{source.name}` is quantized already: its weights are 8-bit numbers",
             where=str(source),
@@ -231,14 +226,14 @@ def _require_gain(model: ModelFile, weights: tuple[WeightReport, ...], source: P
 
 
 def _weight_cosine(weights: tuple[WeightReport, ...]) -> float:
-    """Return the cosine between all weights, from those of each and their sizes."""
+    """Return the mean of the weights' cosines; each counts by its bytes."""
     sizes = np.array([one.before_bytes for one in weights], np.float64)
     return float(np.average([one.cosine for one in weights], weights=sizes))
 
 
 def _agreement(kind: Format, job: Job, made: Path) -> tuple[Agreement | None, list[str]]:
     """Run both models on made-up inputs, as far as they can be run."""
-    if kind in _NOT_RUN:
+    if kind not in RUNNABLE:
         return None, [f"outputs were not compared: no runtime is asked for {kind} models yet"]
     try:
         before = open_runner(kind, job.source, engine=job.order.engine, outputs=job.order.outputs)
@@ -247,7 +242,7 @@ def _agreement(kind: Format, job: Job, made: Path) -> tuple[Agreement | None, li
                 "outputs were not compared: no runtime for this format is installed "
                 "(`pip install openvino` brings a small one)"
             ]
-        feeds, expected = _run_somehow(before)
+        feeds, expected = run_made_up(before)
     except RunError as error:
         return None, [f"outputs were not compared: {error.message}"]
     # From here on a failure is the new model's fault, since the old one ran.
@@ -262,26 +257,14 @@ def _agreement(kind: Format, job: Job, made: Path) -> tuple[Agreement | None, li
     return agreement, []
 
 
-def _run_somehow(runner: Runner) -> tuple[dict[str, NDArray[Any]], list[NDArray[Any]]]:
-    """Run a model with the smallest free sizes that it takes."""
-    for size in SIZES:
-        feeds = made_up(runner.inputs, size=size)
-        try:
-            return feeds, runner.run(feeds)
-        except RunError:
-            if size == SIZES[-1]:
-                raise
-    raise AssertionError
-
-
 def _notes(weights: tuple[WeightReport, ...], trial: Trial | None) -> list[str]:
     notes = _speed_notes(trial)
     if trial is not None and trial.score is not None:
         notes += _loss_notes(trial.score)
-    bases = sum("fixed basis" in one.reason for one in weights)
+    bases = sum(one.reason.startswith(BASIS) for one in weights)
     if bases:
         notes.append(f"{bases} fixed bases of transforms stayed floats (float16)")
-    hurt = [one for one in weights if one.reason.startswith("INT8 would")]
+    hurt = [one for one in weights if one.reason.startswith(ROUGH)]
     if hurt:
         notes.append(f"{len(hurt)} weights became float16, because INT8 would change them too much")
     return notes
@@ -324,12 +307,10 @@ def _publish(folder: Path, name: str, target: Path) -> None:
     """Let the files take their names, the model last: it names the others.
 
     Args:
-        name: Of the model in the folder; files beside it begin with it.
+        name: Of the model in the folder; its reports and files of weights begin with it.
     """
     with saving(target):
         sync_folder(folder)
-        for report in report_files(target):
-            report.unlink(missing_ok=True)
         for file in sorted(folder.iterdir(), key=lambda one: one.name == name):
             place = target.with_name(target.name + file.name.removeprefix(name))
             if file.is_dir():

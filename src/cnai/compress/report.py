@@ -24,7 +24,7 @@ class CompressionReport:
     Attributes:
         before_bytes: Size of the source with its external data; `after_bytes` of the result.
         weights: What became of each float constant.
-        weight_cosine: Cosine between all weights before and after, as they lie on the disk.
+        weight_cosine: Mean of the cosines of the weights before and after rounding, by their bytes.
         agreement: Of the outputs; None where no installed runtime runs the format.
         quality: What was lost on the user's data; None where none was given.
         notes: What the user should know, in sentences.

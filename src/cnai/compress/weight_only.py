@@ -32,6 +32,9 @@ _UNKNOWN_SHARE = 0.01
 _LARGEST_SHARE = 0.75
 """Of its bytes that a weight may still take; narrow matrices are mostly scales."""
 _LARGEST_FLOAT16 = 65504.0
+BASIS = "is the fixed basis of a transform"
+ROUGH = "INT8 would change it by"
+"""How the reasons begin for which a weight stays a float that data may overrule."""
 
 Progress = Callable[[int, int], None]
 """Called with the bytes done, and how many there are."""
@@ -130,7 +133,7 @@ def _shrink_one(model: ModelFile, weight: Weight, wishes: Wishes, total: int) ->
     size = new.values.nbytes + new.scale.size * weight.size_bytes // max(1, weight.size)
     worst = max(error.relative, typical)
     if not wishes.rough and worst > (LARGEST_ERROR if weight.use else _LARGEST_UNKNOWN_ERROR):
-        why = f"INT8 would change it by {worst:.1%}"
+        why = f"{ROUGH} {worst:.1%}"
         return _as_float16(model, weight, values, why)
     if size > _LARGEST_SHARE * weight.size_bytes:
         return _report(weight, Scheme.KEPT, "is too small to gain anything")
@@ -144,7 +147,7 @@ def _reason_for_float16(values: NDArray[np.floating], weight: Weight, wishes: Wi
     if weight.name in wishes.half:
         return "INT8 of it changes the outputs too much"
     if not wishes.bases and is_fixed_basis(_channels_first(values, weight.axes)):
-        return "is the fixed basis of a transform"
+        return BASIS
     return ""
 
 

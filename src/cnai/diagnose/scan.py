@@ -76,7 +76,6 @@ class Scanner:
         self.stream = stream
         self.said: list[Said] = []
         self.lines = 0
-        self._dropped = 0
         self._matcher = matcher
         self._attempt = 0
         self._voices: dict[int | None, _Voice] = {}

@@ -3,53 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from cnai.compress import check_target
-from cnai.compress.folder import FolderWish, Form
+from cnai.compress.folder import FolderWish, form_of
 from cnai.compress.folder.unmeasured import open_folder, quantize_unmeasured
 from cnai.core.artifact import Artifact
 from cnai.core.errors import DataError
 from cnai.core.llama_config import shape_from_config
 from cnai.core.runfolder import RunFolder
-from cnai.core.units import format_bytes, format_seconds
+from cnai.core.units import format_bytes
+from cnai.flows.folder_options import FolderOptions, told
 from cnai.flows.listener import Listener
 
-_CALIBRATION_FORMS = {"int4": Form.W4A16, "fp8": Form.FP8, "bf16": Form.BF16, "fp16": Form.FP16}
-_FORMS = {"int4": Form.W4A16, "fp8": Form.FP8, "bf16": Form.BF16, "fp16": Form.FP16}
 _MODELS_IN_MEMORY = 3
 _FLOAT32_BYTES = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FolderOptions:
-    """What the user wants of a folder.
-
-    Attributes:
-        precision: `int8`, `int4`, `fp8`, `bf16`, `fp16` or `auto`.
-        max_loss: Largest relative rise of the perplexity.
-        data: Text to measure on; None = the run's own validation split, or for a folder that no
-            run made the docstrings of this Python.
-        embeddings: Embedding and head become INT8 too.
-        ignore: Regular expression; tensors whose name it finds stay as they are.
-        budget_s: Seconds after which only safe forms are tried.
-        measured: False = the weights are rounded and the model is not run.
-        command: The command line, for the report.
-    """
-
-    precision: str = "int8"
-    max_loss: float = 0.01
-    data: str | None = None
-    embeddings: bool = False
-    ignore: str | None = None
-    budget_s: float | None = None
-    measured: bool = True
-    command: str = ""
 
 
 def quantize_folder(
@@ -75,15 +45,13 @@ def quantize_folder(
     is_run = run.events.is_dir()
     # Before the text is packed, which may take long; how much space is needed is asked later.
     check_target(target, needed_bytes=0, source=run.artifacts / "model" if is_run else source)
-    if is_run:
-        return _measured(source, target, options, listener)
-    why = _why_unmeasured(source, options)
+    why = None if is_run else _why_unmeasured(source, options)
     if why is None:
         return _measured(source, target, options, listener)
     listener.warn(f"not measured: {why}")
     listener.stage("quantize")
     wish = FolderWish(
-        form=_FORMS.get(options.precision, Form.W8A16),
+        form=form_of(options.precision),
         embeddings=options.embeddings,
         ignore=options.ignore,
     )
@@ -125,24 +93,3 @@ def _measured(source: Path, target: Path, options: FolderOptions, listener: List
     flow = importlib.import_module("cnai.flows.quantize_measured")
     artifact: Artifact = flow.quantize_measured(source, target, options, listener)
     return artifact
-
-
-def told(
-    listener: Listener, clock: Callable[[], float] = time.monotonic
-) -> Callable[[str, int, int], None]:
-    """Return a progress that tells a listener how far a stage is, and when it ends."""
-    starts: dict[str, tuple[float, int]] = {}
-
-    def progress(stage: str, done: int, total: int) -> None:
-        begun, first = starts.setdefault(stage, (clock(), done))
-        if done < first or done >= total:
-            starts.pop(stage)
-        spent = clock() - begun
-        words = stage
-        if stage == "quantize" and spent >= 1 and first < done < total:
-            speed = (done - first) / spent
-            left = format_seconds((total - done) / speed)
-            words = f"{stage} ({format_bytes(speed)}/s, {left} left)"
-        listener.fraction(words, done / max(1, total))
-
-    return progress

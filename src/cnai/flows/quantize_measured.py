@@ -17,8 +17,8 @@ from cnai.flows.compress import calibration_rows, export_run
 from cnai.flows.data import reader_of_run, store_of
 from cnai.flows.evaluate import validation_rows
 from cnai.flows.folder import spec_of
+from cnai.flows.folder_options import FolderOptions, told
 from cnai.flows.listener import Listener
-from cnai.flows.quantize_folder import FolderOptions, told
 from cnai.flows.stages import recorded
 
 _ROWS = 64

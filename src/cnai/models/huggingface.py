@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,8 +15,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cnai.core.errors import DataError
-from cnai.core.files import read_bytes, saving
+from cnai.core.files import saving
 from cnai.core.llama_config import CONFIG_FILE, config_of, family_of, read_config, shape_of
+from cnai.core.model_folder import WEIGHTS_FILE, damaged, weight_files, write_json
 from cnai.core.records import decode
 from cnai.core.shape import DecoderShape
 from cnai.models.decoder import Decoder
@@ -31,8 +31,6 @@ from cnai.models.packed import (
     round_inputs,
 )
 
-WEIGHTS_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
 END_OF_TEXT = "<|endoftext|>"
 _OUTER = {
     "embedding.weight": "model.embed_tokens.weight",
@@ -246,7 +244,7 @@ class HuggingFaceWeights:
             with safe_open(file, framework="pt") as opened:
                 yield opened
         except (SafetensorError, OSError) as error:
-            raise _damaged(file, error) from error
+            raise damaged(file, error) from error
 
 
 def tensor_files(folder: Path) -> dict[str, Path]:
@@ -255,35 +253,14 @@ def tensor_files(folder: Path) -> dict[str, Path]:
     Raises:
         DataError: There are no safetensors, one is damaged, or the index names a missing one.
     """
-    index = folder / INDEX_FILE
-    if index.exists():
-        plain = decode(dict[str, Any], read_bytes(index, hint=""), where=str(index))
-        listed = {folder / str(name) for name in plain.get("weight_map", {}).values()}
-    else:
-        listed = set(folder.glob("*.safetensors"))
-    if not listed:
-        raise DataError(
-            f"no *.safetensors in `{folder}`",
-            where=str(folder),
-            hint="save the model with `save_pretrained(FOLDER)`, which writes safetensors; other "
-            "formats are not read",
-        )
     files: dict[str, Path] = {}
-    for file in sorted(listed):
+    for file in weight_files(folder):
         try:
             with safe_open(file, framework="np") as opened:
                 files.update(dict.fromkeys(opened.keys(), file))
         except (SafetensorError, OSError) as error:
-            raise _damaged(file, error) from error
+            raise damaged(file, error) from error
     return files
-
-
-def _damaged(file: Path, error: Exception) -> DataError:
-    return DataError(
-        f"cannot read the weights in `{file.name}`: {error}",
-        where=str(file),
-        hint="the file is missing, cut short or damaged; fetch or make it again",
-    )
 
 
 def load_decoder(folder: Path) -> Decoder:
@@ -391,9 +368,3 @@ def _own(tensor: Tensor) -> Tensor:
     """Give a contiguous tensor that shares its memory with no other, as safetensors demands."""
     whole = tensor.untyped_storage().nbytes() == tensor.nbytes
     return tensor.contiguous() if whole else tensor.clone(memory_format=torch.contiguous_format)
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file that people may read."""
-    with saving(path):
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

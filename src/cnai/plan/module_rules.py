@@ -39,13 +39,6 @@ def module_violations(
         yield from _uncounted(layout)
         return
     yield from _split(facts, layout)
-    for where, size in ((CONTEXT, layout.context), (EXPERT, layout.expert)):
-        if size > 1:
-            yield Violation(
-                where=where,
-                message=f"`{where}` is {size}, which only decoders described by their shape follow",
-                hint=f"set `{where}: 1` and use `{DATA}`",
-            )
     if layout.split_sequence and layout.model > 1:
         yield Violation(
             where="parallel.model_parallel.sequence",
@@ -70,13 +63,7 @@ def module_violations(
 
 
 def _uncounted(layout: Layout) -> Iterator[Violation]:
-    sizes = {
-        MODEL: layout.model,
-        STAGES: layout.pipeline,
-        CONTEXT: layout.context,
-        EXPERT: layout.expert,
-    }
-    for where, size in sizes.items():
+    for where, size in ((MODEL, layout.model), (STAGES, layout.pipeline)):
         if size > 1:
             yield Violation(
                 where=where,

@@ -68,3 +68,20 @@ def test_options_of_files_are_refused_for_folders(ai_cli, tmp_path):
     (folder / "config.json").write_text('{"model_type": "llama"}')
     done = ai_cli("quantize", "--input_model", folder, "--output_model", "q", "--strict")
     assert done.code == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("--metric", "f1"), ("--engine", "ort"), ("--seed", "1"), ("--eval", "d.npz")]
+)
+def test_an_option_of_files_is_not_passed_over_for_a_folder(ai_cli, tmp_path, words):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    done = ai_cli("quantize", "--input_model", "model", "--output_model", "small", *words)
+    assert (done.code, f"`{words[0]}` is for model files" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("words", [("--data", "texts"), ("--embeddings",), ("--unmeasured",)])
+def test_an_option_of_folders_is_not_passed_over_for_a_file(ai_cli, model, words):
+    done = ai_cli(*FLAGS, *words)
+    assert (done.code, f"`{words[0]}` is for folders" in done.err) == (2, True)
+    assert not Path("q.onnx").exists()

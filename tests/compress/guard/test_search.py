@@ -17,7 +17,8 @@ from cnai.compress.onnx_int8 import OpSet
 from cnai.compress.weight_only import Scheme, WeightReport, Wishes
 from cnai.core.errors import RunError
 from graphs_for_tests import numbers
-from guard_case import FakeClock, FakeRunner
+from guard_case import FakeRunner
+from monitor_case import FakeClock
 
 GROUPS = tuple(f"layer{number}" for number in range(8))
 

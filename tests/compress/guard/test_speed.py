@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from cnai.compress.guard.speed import FEWEST_PAIRS, measure_speed
-from guard_case import FakeClock
+from monitor_case import FakeClock
 
 
 def timed(before, after, **options):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from cnai.cli.framework import command
 from cnai.cli.options import DURATION, SHARE, dry_run_flag
@@ -17,6 +18,7 @@ from cnai.cli.screen import screen
 if TYPE_CHECKING:
     from cnai.compress import CompressionReport, DryRun, Order
     from cnai.core.artifact import Artifact
+    from cnai.core.errors import SpecError
 
 
 @command(
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     "--input-model",
     required=True,
     type=click.Path(path_type=Path),
-    help="A TensorFlow graph (.pb), an ONNX model, a Hugging Face folder or a run.",
+    help="A TensorFlow graph (.pb) or SavedModel, an ONNX or GGUF model, a model folder, a run.",
 )
 @click.option(
     "--output-model",
@@ -119,12 +121,13 @@ def verb(
     from cnai.compress import FILES, recognise
 
     if recognise(input_model) in FILES:
-        _refuse_for_files(options, precision)
+        _refuse_for_files(precision)
         wishes = {"precision": precision, "ignore": ignore}
         _file(out, input_model, output_model, wishes, _order(max_loss, options), dry_run=dry_run)
         return
-    _refuse_for_folders(options, dry_run=dry_run)
-    from cnai.flows.quantize_folder import FolderOptions, quantize_folder
+    _refuse_for_folders(options["mode"])
+    from cnai.flows.folder_options import FolderOptions
+    from cnai.flows.quantize_folder import quantize_folder
 
     wanted = FolderOptions(
         precision=precision,
@@ -181,21 +184,42 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(one.strip() for one in text.split(",") if one.strip())
 
 
-def _refuse_for_folders(options: dict[str, Any], *, dry_run: bool) -> None:
+_OF_FILES = {
+    "evaluation": "--eval", "calibration": "--calib", "metric": "--metric", "engine": "--engine",
+    "inputs": "--inputs", "outputs": "--outputs", "seed": "--seed", "strict": "--strict",
+    "dry_run": "--dry-run",
+}  # fmt: skip
+_OF_FOLDERS = {"data": "--data", "embeddings": "--embeddings", "unmeasured": "--unmeasured"}
+
+
+def _refuse_for_files(precision: str) -> None:
+    """Say that an option is of folders only, instead of passing over it."""
+    hint = "leave it away; a file is measured on samples, which `--eval` names"
+    if precision not in {"int8", "fp16"}:
+        raise _refusal("--precision", f"{precision} is for folders", "take int8 or fp16")
+    for name, flag in _OF_FOLDERS.items():
+        if _is_given(name):
+            raise _refusal(flag, f"`{flag}` is for folders, and this is a file", hint)
+
+
+def _refuse_for_folders(mode: str) -> None:
     """Say that an option is of files only, instead of passing over it."""
+    hint = "leave it away; a folder is measured on text, which `--data` names"
+    given = [flag for name, flag in _OF_FILES.items() if _is_given(name)]
+    given += ["--mode"] if mode not in {"auto", "weight-only"} else []
+    if given:
+        raise _refusal(given[0], f"`{given[0]}` is for model files, and this is a folder", hint)
+
+
+def _is_given(name: str) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
+
+
+def _refusal(flag: str, message: str, hint: str) -> SpecError:
     from cnai.core.errors import SpecError
 
-    named = {"evaluation": "--eval", "calibration": "--calib", "strict": "--strict"}
-    named |= {"inputs": "--inputs", "outputs": "--outputs"}
-    given = [flag for key, flag in named.items() if options[key]]
-    given += ["--dry-run"] if dry_run else []
-    given += ["--mode"] if options["mode"] not in {"auto", "weight-only"} else []
-    if given:
-        raise SpecError(
-            f"`{given[0]}` is for model files, and this is a folder",
-            where=given[0],
-            hint="leave it away; a folder is measured on text, which `--data` names",
-        )
+    return SpecError(message, where=flag, hint=hint)
 
 
 def _show_plan(out: Output, plan: DryRun) -> None:
@@ -219,17 +243,6 @@ def _show_plan(out: Output, plan: DryRun) -> None:
             ]
         ],
     )
-
-
-def _refuse_for_files(options: dict[str, Any], precision: str) -> None:
-    """Say that an option is of folders only, instead of passing over it."""
-    if precision not in {"int8", "fp16"}:
-        raise click.BadParameter(
-            f"a file becomes int8 or fp16; {precision} is for folders", param_hint="--precision"
-        )
-    for name in ("embeddings", "unmeasured"):
-        if options[name]:
-            raise click.BadParameter(f"--{name} is for folders", param_hint=f"--{name}")
 
 
 def _show_report(out: Output, report: CompressionReport) -> None:

@@ -2,8 +2,6 @@
 
 The loss of each validation row is measured before and after, so that the rows' own difficulty
 cancels out, and the rows are drawn again and again to see how much the result depends on them.
-Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 13 (percentile
-interval).
 """
 
 from __future__ import annotations
@@ -13,12 +11,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from cnai.compress.bootstrap import SUSPICIOUS_GAIN, interval
 from cnai.core.artifact import Quality
 from cnai.core.errors import AccuracyError
 from cnai.models.perplexity import perplexity
-
-SUSPICIOUS_GAIN = 0.05
-_DRAWS = 1000
 
 
 def measure(
@@ -58,11 +54,8 @@ def measure(
 
 def _interval(change: NDArray[np.float64]) -> tuple[float, float]:
     """Return the ends of the 95 % interval of the relative change over resampled rows."""
-    generator = np.random.default_rng(0)
-    size = change.size
-    means = [change[generator.integers(size, size=size)].mean() for _ in range(_DRAWS)]
-    low, high = np.percentile(means, [2.5, 97.5])
-    return _growth(float(low)), _growth(float(high))
+    low, high = interval(change.size, lambda drawn: float(change[drawn].mean()))
+    return _growth(low), _growth(high)
 
 
 def _growth(nats: float) -> float:

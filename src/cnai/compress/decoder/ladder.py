@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ RUNGS: dict[str, tuple[tuple[Form, Form], ...]] = {
 """For each precision: the form that is wanted, and the one of the layers that it hurts."""
 _DIRECT = frozenset({Form.W8A16, Form.FP8})
 _TRIES_A_RUNG = 3
+GIVEN_UP = "the guard gave it up for accuracy"
 
 Progress = Callable[[str, int, int], None]
 
@@ -134,7 +135,7 @@ class Ladder:
 
     def _plain(self, unit: Unit, form: Form) -> dict[str, Treatment]:
         """Return the treatments of a unit without calibration."""
-        reason = "the guard gave it up for accuracy" if form is Form.BF16 else ""
+        reason = GIVEN_UP if form is Form.BF16 else ""
         sizes = parameter_sizes(self._weights.shape)
         made = {}
         if unit.kind == "experts" and form is Form.W8A8:
@@ -161,14 +162,13 @@ class Ladder:
             for unit in self._units:
                 option = self._option(unit, small, safe)
                 ready = {name: rounded.get(name, one) for name, one in option.small.items()}
-                yield Option(unit=unit, form=small, small=ready, safe=option.safe)
+                yield replace(option, small=ready)
             return
         factors = self._factors(small) if small is Form.W8A8 else {}
         for unit in self._units:
             option, factor = self._option(unit, small, safe), factors.get(unit.name)
-            yield Option(
-                unit=unit,
-                form=small,
+            yield replace(
+                option,
                 small=smoothed(unit, dict(option.small), factor),
                 safe=smoothed(unit, dict(option.safe), factor),
             )

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnai.compress.decoder.gate import measure, passes, refusal
-from cnai.compress.decoder.ladder import Ladder, Step
+from cnai.compress.decoder.ladder import GIVEN_UP, Ladder, Step
 from cnai.compress.decoder.source import open_source
 from cnai.compress.decoder.trial import Reference
 from cnai.compress.folder import (
@@ -25,6 +25,7 @@ from cnai.compress.folder import (
     FolderWish,
     Form,
     UnfinishedFolder,
+    form_of,
     select,
     size_after,
     stream,
@@ -43,15 +44,6 @@ from cnai.models.huggingface import HuggingFaceWeights, load_decoder
 from cnai.models.perplexity import sequence_losses
 
 _ROWS_AT_ONCE = 8
-WANTED = {
-    "auto": Form.W8A16,
-    "int8": Form.W8A16,
-    "int4": Form.W4A16,
-    "fp8": Form.FP8,
-    "bf16": Form.BF16,
-    "fp16": Form.FP16,
-}
-"""The form of the linear layers that a precision starts from."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, what is done of it, and how much there is."""
@@ -106,12 +98,11 @@ def quantize(
         AccuracyError: Every try lost more than allowed; the best lies beside the target.
     """
     guard = guard or Guard()
+    form = form_of(guard.precision)
     _check_guard(guard)
     weights, checkpoint = open_source(source), Checkpoint(source)
     _check_rows(rows, weights.shape)
-    wish = FolderWish(
-        form=WANTED[guard.precision], embeddings=guard.embeddings, ignore=guard.ignore
-    )
+    wish = FolderWish(form=form, embeddings=guard.embeddings, ignore=guard.ignore)
     chosen = select(checkpoint, wish)
     target = target.resolve()
     check_target(target, source=source, needed_bytes=size_after(checkpoint, chosen))
@@ -128,7 +119,7 @@ def quantize(
         )
         for step in ladder.steps(guard.precision):
             if passes(work.attempt(step).quality):
-                return work.publish(target, str(target))
+                return work.publish(target)
         raise work.failed(target)
 
 
@@ -178,12 +169,12 @@ class _Work:
         self._tried.append((step, found))
         return found
 
-    def publish(self, place: Path, named: str) -> Artifact:
+    def publish(self, place: Path) -> Artifact:
         """Describe what was written last and let it take its name."""
         step, attempt = self._tried[-1]
         report = FolderReport(
             source=str(self._checkpoint.folder),
-            target=named,
+            target=str(place),
             precision=precision_of(self._tensors),
             before_bytes=self._checkpoint.size_bytes,
             after_bytes=sum(one.after_bytes for one in self._tensors),
@@ -224,7 +215,7 @@ class _Work:
         self._tried.remove(best)
         self._tried.append(best)
         self._write(best[0])
-        self.publish(beside, str(beside))
+        self.publish(beside)
         hint = f"{error.hint}; the best that was found lies in `{beside}`"
         return AccuracyError(error.message, where=error.where, hint=hint)
 
@@ -234,7 +225,7 @@ class _Work:
         )
 
     def _notes(self) -> tuple[str, ...]:
-        kept = sum(one.form is Form.BF16 and "guard" in one.reason for one in self._tensors)
+        kept = sum(one.form is Form.BF16 and one.reason == GIVEN_UP for one in self._tensors)
         notes = []
         if kept:
             notes.append(f"{kept} matrices stayed floats (bfloat16): rounding cost too much")
@@ -244,12 +235,6 @@ class _Work:
 
 
 def _check_guard(guard: Guard) -> None:
-    if guard.precision not in WANTED:
-        raise SpecError(
-            f"no compression makes `{guard.precision}`",
-            where="precision",
-            hint=f"choose one of: {', '.join(WANTED)}",
-        )
     if not 0 <= guard.allowed_loss < math.inf:
         raise SpecError(
             f"an allowed loss of {guard.allowed_loss} makes no sense",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cnai.compress.decoder.trial import Trial
 from cnai.compress.decoder.units import Unit
@@ -59,9 +59,7 @@ def ranked(
         trial.use(option.small)
         kl = trial.reference.divergence(trial.logits(layer=option.unit.layer)).kl
         trial.undo(option.small)
-        measured.append(
-            Option(unit=option.unit, form=option.form, small=option.small, safe=option.safe, kl=kl)
-        )
+        measured.append(replace(option, kl=kl))
     progress(len(options), len(options))
     # A divergence that is no number must not pass for the smallest.
     measured.sort(key=lambda one: one.kl if one.kl is not None and one.kl >= 0 else float("inf"))

@@ -8,8 +8,8 @@ from cnai.core.errors import DataError
 from cnai.models.huggingface import HuggingFaceWeights
 
 _READ = (
-    "read is the folder of a Llama, Mistral, Qwen2 or Qwen3 model in Hugging Face layout "
-    "(config.json, *.safetensors)"
+    "read is the folder of a Llama, Mistral, Qwen2, Qwen3, Mixtral or Qwen3-MoE model in Hugging "
+    "Face layout (config.json, *.safetensors)"
 )
 
 

@@ -58,13 +58,6 @@ class Reference:
         with torch.no_grad():
             return self.divergence(decoder(self.tokens[:, :-1]))
 
-    def growth(self, logits: Tensor) -> float:
-        """Return by how many nats the mean loss of a token grew."""
-        target = self.tokens[:, 1:].unsqueeze(-1)
-        with torch.no_grad():
-            change = self._said.gather(-1, target) - logits.log_softmax(-1).gather(-1, target)
-        return float(change.double().mean())
-
 
 class Trial:
     """A model on calibration rows.

@@ -10,7 +10,7 @@ from cnai.compress.folder.encode import TensorReport
 from cnai.compress.folder.journal import UnfinishedFolder, unfinished
 from cnai.compress.folder.selection import FolderWish, select
 from cnai.compress.folder.stream import size_after, stream
-from cnai.compress.folder.treatment import Form, Treatment
+from cnai.compress.folder.treatment import Form, Treatment, form_of
 
 __all__ = [
     "Checkpoint",
@@ -19,6 +19,7 @@ __all__ = [
     "TensorReport",
     "Treatment",
     "UnfinishedFolder",
+    "form_of",
     "select",
     "size_after",
     "stream",

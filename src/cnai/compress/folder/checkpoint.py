@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from cnai.compress.folder.dtypes import DTYPES
 from cnai.core.errors import DataError
-from cnai.core.files import read_bytes
 from cnai.core.llama_config import read_config
+from cnai.core.model_folder import INDEX_FILE, damaged, weight_files
 from cnai.core.records import decode
 
-INDEX_FILE = "model.safetensors.index.json"
 BLOCK = 1 << 18
 """Numbers read at once; a block and what becomes of it stay in a processor's cache."""
 _LONGEST_HEAD = 100_000_000
@@ -78,7 +77,7 @@ class Checkpoint:
         }
         self.tensors = {one.name: one for shard in self.shards.values() for one in shard}
         if not self.tensors:
-            raise _damaged(folder, "it holds no tensors")
+            raise damaged(folder, "it holds no tensors")
 
     @property
     def size_bytes(self) -> int:
@@ -137,27 +136,16 @@ def _fill(file: Any, block: NDArray[Any], tensor: StoredTensor) -> None:
     while view:
         count = file.readinto(view)
         if not count:
-            raise _damaged(tensor.file, f"it ends inside `{tensor.name}`")
+            raise damaged(tensor.file, f"it ends inside `{tensor.name}`")
         view = view[count:]
 
 
 def _files(folder: Path) -> list[Path]:
-    index = folder / INDEX_FILE
-    if index.exists():
-        plain = decode(dict[str, Any], read_bytes(index, hint=""), where=str(index))
-        listed = {folder / str(name) for name in plain.get("weight_map", {}).values()}
-    else:
-        listed = set(folder.glob("*.safetensors"))
-    if not listed:
-        raise DataError(
-            f"no *.safetensors in `{folder}`",
-            where=str(folder),
-            hint="save the model with `save_pretrained(FOLDER)`, which writes safetensors",
-        )
-    outside = [file for file in listed if file.parent != folder]
+    files = weight_files(folder)
+    outside = [file for file in files if file.parent != folder]
     if outside:
-        raise _damaged(index, f"it names `{outside[0]}`, which is not beside it")
-    return sorted(listed)
+        raise damaged(folder / INDEX_FILE, f"it names `{outside[0]}`, which is not beside it")
+    return files
 
 
 def _head(file: Path) -> tuple[StoredTensor, ...]:
@@ -168,15 +156,15 @@ def _head(file: Path) -> tuple[StoredTensor, ...]:
             start = opened.read(8)
             length = struct.unpack("<Q", start)[0] if len(start) == 8 else -1
             if not 0 < length <= min(size - 8, _LONGEST_HEAD):
-                raise _damaged(file, "it does not start as safetensors do")
+                raise damaged(file, "it does not start as safetensors do")
             head = decode(dict[str, Any], opened.read(length), where=str(file))
     except OSError as error:
-        raise _damaged(file, str(error)) from error
+        raise damaged(file, str(error)) from error
     head.pop("__metadata__", None)
     found = [_entry(file, name, entry, 8 + length) for name, entry in head.items()]
     found.sort(key=lambda one: one.start)
     if any(one.start + one.size_bytes > size for one in found):
-        raise _damaged(file, "it is cut short")
+        raise damaged(file, "it is cut short")
     return tuple(found)
 
 
@@ -185,7 +173,7 @@ def _entry(file: Path, name: str, entry: Any, base: int) -> StoredTensor:
         kind, shape = entry["dtype"], tuple(int(side) for side in entry["shape"])
         first, end = (int(offset) for offset in entry["data_offsets"])
     except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(file, f"`{name}` is not described ({error})") from error
+        raise damaged(file, f"`{name}` is not described ({error})") from error
     if kind not in DTYPES:
         raise DataError(
             f"`{name}` is of the number format `{kind}`, which is not read",
@@ -194,13 +182,5 @@ def _entry(file: Path, name: str, entry: Any, base: int) -> StoredTensor:
         )
     tensor = StoredTensor(name=name, file=file, dtype=kind, shape=shape, start=base + first)
     if first < 0 or min(shape, default=0) < 0 or end - first != tensor.size_bytes:
-        raise _damaged(file, f"`{name}` has {end - first} bytes for {kind} of {shape}")
+        raise damaged(file, f"`{name}` has {end - first} bytes for {kind} of {shape}")
     return tensor
-
-
-def _damaged(place: Path, why: str) -> DataError:
-    return DataError(
-        f"cannot read the weights in `{place.name}`: {why}",
-        where=str(place),
-        hint="the file is missing, cut short or damaged; fetch or make it again",
-    )

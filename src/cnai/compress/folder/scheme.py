@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from cnai.compress.folder.selection import EMBEDDING, NO_MATRIX, NORM, ROUTER
 from cnai.compress.folder.treatment import QUANTIZED, Form, Treatment
 
 _FORMATS = {
@@ -38,7 +39,7 @@ def _quantization(
     ]
     quantized = {module for modules in groups.values() for module in modules}
     ignore = sorted({*floats, *({"lm_head"} - quantized)})
-    if any(one.reason == "chooses the experts" for one in chosen.values()):
+    if any(one.reason == ROUTER for one in chosen.values()):
         ignore.append("re:.*[.]gate$")  # Loaders rename the modules of sparse layers.
     alone = len(groups) == 1 and not any("embed" in module for module in quantized)
     described = {
@@ -56,7 +57,7 @@ def _quantization(
 
 
 def _may_be_linear(one: Treatment) -> bool:
-    return one.reason not in {"is a norm", "is an embedding", "is no matrix of a layer"}
+    return one.reason not in {NORM, EMBEDDING, NO_MATRIX}
 
 
 def _group(form: Form, group: int | None, targets: list[str]) -> dict[str, Any]:

@@ -19,6 +19,9 @@ _HEAD = re.compile(r"^(lm_)?head$|_head$|^classifier$|^score$|^qa_outputs$|^embe
 _NORM = re.compile(r"norm|^ln(_|$)", re.IGNORECASE)
 _ROUTER = re.compile(r"^(gate|router|shared_expert_gate)$")
 _SMALLEST_SIDE = 4
+NO_MATRIX, NORM, EMBEDDING = "is no matrix of a layer", "is a norm", "is an embedding"
+HEAD, ROUTER = "is the head", "chooses the experts"
+"""Why a tensor stays a float."""
 _TRANSPOSED = frozenset({"gpt2", "openai-gpt", "imagegpt", "decision_transformer"})
 _WIDE = frozenset({"F32", "F64"})
 
@@ -64,7 +67,7 @@ def _treatment(tensor: StoredTensor, wish: FolderWish, model_type: str) -> Treat
     if wish.form not in QUANTIZED:
         return cast_to(tensor, wish.form)
     reason = reason_to_stay(tensor, model_type)
-    if reason in {"is an embedding", "is the head"} and wish.embeddings and _is_matrix(tensor):
+    if reason in {EMBEDDING, HEAD} and wish.embeddings and _is_matrix(tensor):
         return Treatment(form=Form.W8A16)
     if reason:
         shrinks = len(tensor.shape) == 2 and tensor.dtype in _WIDE
@@ -94,10 +97,9 @@ def reason_to_stay(tensor: StoredTensor, model_type: str) -> str:
     """Say why a tensor is no weight of a linear layer; empty when it is one."""
     last = tensor.module.rsplit(".", 1)[-1]
     if not tensor.name.endswith(".weight") or not _is_matrix(tensor):
-        return "is no matrix of a layer"
+        return NO_MATRIX
     rules = (
-        (_HEAD, "is the head"), (_EMBEDDING, "is an embedding"), (_NORM, "is a norm"),
-        (_ROUTER, "chooses the experts"),
+        (_HEAD, HEAD), (_EMBEDDING, EMBEDDING), (_NORM, NORM), (_ROUTER, ROUTER),
     )  # fmt: skip
     for rule, reason in rules:
         if rule.search(last):

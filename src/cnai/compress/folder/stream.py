@@ -6,13 +6,11 @@ Memory holds a block of rows, whatever the model's size.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from cnai.compress.folder.checkpoint import INDEX_FILE, Checkpoint, StoredTensor
+from cnai.compress.folder.checkpoint import Checkpoint, StoredTensor
 from cnai.compress.folder.encode import Encoder, TensorReport, entries
 from cnai.compress.folder.journal import FinishedShard, UnfinishedFolder
 from cnai.compress.folder.scheme import new_config, scale_kind
@@ -20,6 +18,7 @@ from cnai.compress.folder.shard import written_shard
 from cnai.compress.folder.treatment import Treatment
 from cnai.core.files import saving, sha256_of
 from cnai.core.llama_config import CONFIG_FILE
+from cnai.core.model_folder import INDEX_FILE, write_json
 
 Progress = Callable[[int, int], None]
 """Called with the bytes of the source that are done, and how many there are."""
@@ -55,7 +54,7 @@ def stream(
         done += size
         progress(done, total)
     _write_index(checkpoint, folder.path, chosen, kind)
-    _write_json(folder.path / CONFIG_FILE, new_config(checkpoint.config, chosen))
+    write_json(folder.path / CONFIG_FILE, new_config(checkpoint.config, chosen))
     _copy_side_files(checkpoint.folder, folder.path)
     held = {shard.name: shard for shard in folder.finished}
     return tuple(report for name in checkpoint.shards for report in held[name].tensors)
@@ -133,12 +132,7 @@ def _write_index(
             for entry in entries(tensor, chosen[tensor.name], kind):
                 places[entry.name] = name
                 total += entry.size_bytes
-    _write_json(folder / INDEX_FILE, {"metadata": {"total_size": total}, "weight_map": places})
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    with saving(path):
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / INDEX_FILE, {"metadata": {"total_size": total}, "weight_map": places})
 
 
 def _copy_side_files(source: Path, folder: Path) -> None:

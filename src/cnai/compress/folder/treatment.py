@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnai.compress.channels import QuantizedArray
+from cnai.core.errors import SpecError
 
 
 class Form(StrEnum):
@@ -26,6 +27,14 @@ class Form(StrEnum):
 
 QUANTIZED = frozenset({Form.W8A8, Form.W8A16, Form.W4A16, Form.FP8})
 """Forms with scales; the others are plain floats."""
+_FORMS = {
+    "auto": Form.W8A16,
+    "int8": Form.W8A16,
+    "int4": Form.W4A16,
+    "fp8": Form.FP8,
+    "bf16": Form.BF16,
+    "fp16": Form.FP16,
+}
 GROUPS = (64, 128, 32)
 """Inputs that share a scale in INT4; the first that divides the inputs is taken."""
 
@@ -56,6 +65,21 @@ class Treatment:
         if self.factor is not None:
             digest.update(self.factor.tobytes())
         return digest.hexdigest()
+
+
+def form_of(precision: str) -> Form:
+    """Return the form of linear layers that a precision starts from.
+
+    Raises:
+        SpecError: There is no such precision.
+    """
+    if precision not in _FORMS:
+        raise SpecError(
+            f"no compression makes `{precision}`",
+            where="precision",
+            hint=f"choose one of: {', '.join(_FORMS)}",
+        )
+    return _FORMS[precision]
 
 
 def group_for(columns: int) -> int | None:

@@ -71,7 +71,6 @@ class Use:
     Attributes:
         op: The operation that uses it as weights; empty when none does.
         axes: Axes of output channels in the shape that the operation sees; None = not known.
-        after_input: Whether the operation reads the graph's input.
         seen: The node that the operation sees in its place: the constant, or its last reshape.
         moves: What turns the constant into what is seen.
         between: Names of the nodes that nobody needs once `seen` holds the numbers itself.
@@ -81,7 +80,6 @@ class Use:
 
     op: str
     axes: tuple[int, ...] | None
-    after_input: bool
     seen: Any
     shape: tuple[int, ...]
     moves: tuple[Move, ...] = ()
@@ -106,48 +104,42 @@ def use_of(scope: Scope, constant: Any) -> Use:
             if channel_axes(node, index, len(shape)) is not None:
                 if place is scope:
                     return _found(scope, path, shape, node, index)
-                return _found_inside(place, path, shape, node, index)
+                return _found_inside(path, shape, node, index)
             following = [(place, node.name)] if node.op in _PASS | _RESHAPE and index == 0 else []
             for inner, one in following or called_with(place, node, index):
                 if (inner.name, one) not in seen:
                     seen.add((inner.name, one))
                     waiting.append((inner, one, (*path, node)))
-    return Use(op="", axes=None, after_input=False, seen=constant, shape=shape)
+    return Use(op="", axes=None, seen=constant, shape=shape)
 
 
-def _found_inside(
-    place: Scope, path: tuple[Any, ...], shape: tuple[int, ...], node: Any, at: int
-) -> Use:
+def _found_inside(path: tuple[Any, ...], shape: tuple[int, ...], node: Any, at: int) -> Use:
     """Describe the use of a constant by a function that it is passed to."""
     reshaped = any(one.op in _RESHAPE for one in path)
     return Use(
         op=node.op,
         axes=None if reshaped else _within(channel_axes(node, at, len(shape)), shape),
-        after_input=_reads_input(place, node, at),
         seen=path[0],
         shape=shape,
     )
 
 
 def _found(scope: Scope, path: tuple[Any, ...], shape: tuple[int, ...], node: Any, at: int) -> Use:
-    after_input = _reads_input(scope, node, at)
     reshapes = [place for place, one in enumerate(path) if one.op in _RESHAPE]
     if not reshapes:
         axes = channel_axes(node, at, len(shape))
         users = _users(scope, path[0])
         return Use(
-            op=node.op, axes=_within(axes, shape), after_input=after_input,
-            seen=path[0], shape=shape, users=users,
+            op=node.op, axes=_within(axes, shape), seen=path[0], shape=shape, users=users,
         )  # fmt: skip
     upto = path[: reshapes[-1] + 1]
     followed = _moves(scope, upto, shape)
     if followed is None:
-        return Use(op=node.op, axes=None, after_input=after_input, seen=path[0], shape=shape)
+        return Use(op=node.op, axes=None, seen=path[0], shape=shape)
     moves, now = followed
     return Use(
         op=node.op,
         axes=_within(channel_axes(node, at, len(now)), now),
-        after_input=after_input,
         seen=upto[-1],
         shape=now,
         moves=moves,
@@ -244,19 +236,3 @@ def is_transposed(node: Any, index: int) -> bool:
     """Tell whether a product reads an operand with its last two axes exchanged."""
     flag = "transpose_" + "ab"[index] if node.op == "MatMul" else "adj_" + "xy"[index]
     return bool(attribute(node, flag).b)
-
-
-def _reads_input(scope: Scope, node: Any, weight_index: int) -> bool:
-    """Tell whether the other operand comes from a placeholder through reshapes alone."""
-    others = [name for index, name in enumerate(node.input) if index != weight_index]
-    name = others[0] if others else ""
-    for _ in range(8):
-        source = scope.by_name.get(name.split(":")[0].lstrip("^"))
-        if source is None:
-            return scope.function is not None
-        if source.op == "Placeholder":
-            return True
-        if source.op not in _PASS | _RESHAPE or not source.input:
-            return False
-        name = source.input[0]
-    return False

@@ -93,7 +93,6 @@ class GraphWeights:
             shape=use.shape,
             dtype=np.dtype(TYPES[attribute(node, "dtype").type]).name,
             axes=use.axes,
-            after_input=use.after_input,
         )
 
 

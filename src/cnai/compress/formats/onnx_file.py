@@ -51,7 +51,6 @@ class _Scope:
     graph: Any
     constants: dict[str, Any] = field(default_factory=dict)
     consumers: dict[str, list[tuple[Any, int]]] = field(default_factory=lambda: defaultdict(list))
-    inputs: set[str] = field(default_factory=set)
 
 
 class OnnxFile:
@@ -183,19 +182,16 @@ class OnnxFile:
         return self._scopes[path].constants[name]
 
     def _weight(self, scope: _Scope, name: str, tensor: Any) -> Weight:
-        use, axes, after_input = self._use(scope, name, len(tensor.dims))
+        use, axes = self._use(scope, name, len(tensor.dims))
         return Weight(
             name=f"{scope.path}/:/{name}" if scope.path else name,
             use=use,
             shape=tuple(tensor.dims),
             dtype=np.dtype(_TYPES[tensor.data_type]).name,
             axes=axes,
-            after_input=after_input,
         )
 
-    def _use(
-        self, scope: _Scope, constant: str, rank: int
-    ) -> tuple[str, tuple[int, ...] | None, bool]:
+    def _use(self, scope: _Scope, constant: str, rank: int) -> tuple[str, tuple[int, ...] | None]:
         """Follow a constant to the operation that uses it as weights, also in inner graphs."""
         scopes = [one for path, one in self._scopes.items() if _encloses(scope.path, path)]
         waiting, seen, reshaped = [constant], {constant}, set[str]()
@@ -205,15 +201,14 @@ class OnnxFile:
                 for node, index in inner.consumers.get(name, ()):
                     axes = _channel_axes(node, index, rank)
                     if axes is not None:
-                        known = None if name in reshaped else axes
-                        return node.op_type, known, _reads_input(inner, node, index)
+                        return node.op_type, None if name in reshaped else axes
                     if node.op_type in _PASS | _RESHAPE and index == 0:
                         fresh = [one for one in node.output if one not in seen]
                         seen.update(fresh)
                         waiting += fresh
                         if node.op_type in _RESHAPE or name in reshaped:
                             reshaped.update(fresh)
-        return "", None, False
+        return "", None
 
     def _free_name(self) -> str:
         while True:
@@ -294,8 +289,6 @@ def _graph_scopes(path: str, graph: Any) -> Iterator[_Scope]:
     scope = _Scope(path, graph)
     for tensor in getattr(graph, "initializer", ()):
         scope.constants[tensor.name] = tensor
-    outer = {one if isinstance(one, str) else one.name for one in graph.input}
-    scope.inputs = outer - scope.constants.keys()
     inner: list[_Scope] = []
     for place, node in enumerate(graph.node):
         for index, name in enumerate(node.input):
@@ -336,17 +329,3 @@ def _channel_axes(node: Any, index: int, rank: int) -> tuple[int, ...] | None:
 
 def _has(node: Any, index: int) -> bool:
     return any(one.name == "trans" + "AB"[index] for one in node.attribute)
-
-
-def _reads_input(scope: _Scope, node: Any, weight_index: int) -> bool:
-    """Tell whether the other operand comes from the model's input through reshapes alone."""
-    sources = {name: one for one in scope.graph.node for name in one.output}
-    name = next((one for index, one in enumerate(node.input) if index != weight_index), "")
-    for _ in range(8):
-        if name in scope.inputs:
-            return True
-        source = sources.get(name)
-        if source is None or source.op_type not in _PASS | _RESHAPE:
-            return False
-        name = source.input[0]
-    return False

@@ -25,8 +25,6 @@ class Weight:
             of those that multiply weights with activations or look rows up.
         dtype: numpy's name of its number format.
         axes: Axes that count output channels of that operation; None = not known.
-        after_input: Whether the operation consumes the model's input directly, as the transform of
-            an audio model does.
     """
 
     name: str
@@ -34,7 +32,6 @@ class Weight:
     shape: tuple[int, ...]
     dtype: str
     axes: tuple[int, ...] | None
-    after_input: bool = False
 
     @property
     def size(self) -> int:

@@ -5,18 +5,18 @@ has an interval from drawing them again (paired bootstrap). With labels it is th
 Without, it is how much less the source itself would expect of the new model's choices, or how far
 the outputs turned away. Both ways the outputs must also lie close together: a metric may rise while
 a model breaks, and five samples show nothing.
-Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cnai.compress.agreement import Agreement
+from cnai.compress.bootstrap import SUSPICIOUS_GAIN, interval
 from cnai.compress.guard.metrics import Metric
 from cnai.compress.guard.outputs import Compared, Kind, Outputs, compare, kind_of, offset_of
 from cnai.compress.guard.samples import Sample, batched
@@ -26,8 +26,6 @@ from cnai.core.artifact import Quality
 from cnai.core.errors import DataError
 
 AT_ONCE = 16
-SUSPICIOUS_GAIN = 0.05
-_DRAWS = 1000
 _LEAST_LIMIT = 0.01
 _SAME_MODEL = 5.0
 """How much further outputs may move when labels show that the metric does not."""
@@ -227,21 +225,17 @@ def quality_of(
         total: From samples to the metric, better when higher.
     """
     first, second = total(before), total(after)
-    generator = np.random.default_rng(0)
-    size, losses = len(before), []
-    for _ in range(_DRAWS):
-        index = generator.integers(size, size=size)
-        losses.append(_loss(total(before[index]), total(after[index])))
-    sound = [one for one in losses if np.isfinite(one)]
-    low, high = np.percentile(sound, [2.5, 97.5]) if sound else (np.nan, np.nan)
+    low, high = interval(
+        len(before), lambda drawn: _loss(total(before[drawn]), total(after[drawn]))
+    )
     return Quality(
         metric=name,
         before=first,
         after=second,
         relative_loss=_loss(first, second),
-        low=float(low),
-        high=float(high),
-        samples=size,
+        low=low,
+        high=high,
+        samples=len(before),
         allowed_loss=allowed,
     )
 
@@ -262,16 +256,7 @@ def _with_unseen(quality: Quality, changed: bool) -> Quality:
     if changed:
         return quality
     unseen = 1 - 0.025 ** (1 / quality.samples)
-    return Quality(
-        metric=quality.metric,
-        before=quality.before,
-        after=quality.after,
-        relative_loss=quality.relative_loss,
-        low=-unseen,
-        high=unseen,
-        samples=quality.samples,
-        allowed_loss=quality.allowed_loss,
-    )
+    return replace(quality, low=-unseen, high=unseen)
 
 
 def _resolvable(quality: Quality) -> bool:

@@ -12,7 +12,7 @@ from cnai.compress.formats import Format
 from cnai.compress.guard.judge import Goal, Judge
 from cnai.compress.guard.metrics import metric_of
 from cnai.compress.guard.reading import read_samples
-from cnai.compress.guard.samples import Sample, batched, drawn, split
+from cnai.compress.guard.samples import MOST_TO_CALIBRATE, Sample, batched, drawn, split
 from cnai.compress.guard.search import Bench
 from cnai.compress.guard.trials import Mode
 from cnai.compress.guard.workshop import Workshop
@@ -23,7 +23,6 @@ from cnai.core.errors import RunError, SpecError
 _TO_FIND = 32
 _CALIBRATION_ROWS = 8
 _TIMED_ROWS = 8
-_MOST_TO_CALIBRATE = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +120,7 @@ def read_order(order: Order, kind: Format, source: Path) -> Prepared:
             if apart
             else f"`{which}` has a single sample: it both calibrates and judges"
         )
-    calibration = drawn(calibration, _MOST_TO_CALIBRATE, seed=order.seed)
+    calibration = drawn(calibration, MOST_TO_CALIBRATE, seed=order.seed)
     return Prepared(
         source=runner, calibration=calibration, evaluation=evaluation, notes=tuple(notes)
     )
@@ -160,7 +159,7 @@ def bench_of(
             metric=metric,
             goal=order.goal,
         ),
-        timed=(dict(timed), rows),
+        timed=(timed, rows),
         clock=clock,
         deadline=start + order.budget_seconds,
         progress=progress,

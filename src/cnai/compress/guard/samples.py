@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cnai.compress.runners import InputSpec
 
 _FEWEST_TO_SPLIT = 2
-_MOST_TO_CALIBRATE = 128
+MOST_TO_CALIBRATE = 128
 _SHARE_TO_CALIBRATE = 0.25
 
 
@@ -39,7 +39,7 @@ def split(
     """
     if len(samples) < _FEWEST_TO_SPLIT:
         return tuple(samples), tuple(samples), False
-    count = min(_MOST_TO_CALIBRATE, max(1, round(_SHARE_TO_CALIBRATE * len(samples))))
+    count = min(MOST_TO_CALIBRATE, max(1, round(_SHARE_TO_CALIBRATE * len(samples))))
     order = np.random.default_rng(seed).permutation(len(samples))
     chosen = set(order[:count].tolist())
     both = [[], []]  # type: list[list[Sample]]

@@ -9,8 +9,11 @@ model that was made stands in the record; nothing is tried after the budget has 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numpy.typing import NDArray
 
 from cnai.compress.guard.judge import Judge
 from cnai.compress.guard.speed import measure_speed
@@ -18,7 +21,7 @@ from cnai.compress.guard.trials import GroupError, Mode, Speed, Trial
 from cnai.compress.guard.workshop import Candidate, Made, Workshop
 from cnai.compress.onnx_int8 import OpSet
 from cnai.compress.runners import Runner
-from cnai.compress.weight_only import Scheme, Wishes
+from cnai.compress.weight_only import BASIS, ROUGH, Scheme, Wishes
 from cnai.core.clock import Clock
 from cnai.core.errors import CnaiError, RunError
 
@@ -42,7 +45,7 @@ class Bench:
     Attributes:
         source: The model as it was, loaded.
         judge: Decides; on samples that nothing else has seen.
-        finder: Finds guilty groups; on samples of the calibration. None = the judge's.
+        finder: Finds guilty groups; on samples of the calibration.
         timed: Inputs of one run for measuring speed, and how many samples they hold.
         deadline: Of the clock's `monotonic`; after it nothing new is tried.
     """
@@ -51,7 +54,7 @@ class Bench:
     source: Runner
     judge: Judge
     finder: Judge
-    timed: tuple[dict[str, object], int]
+    timed: tuple[Mapping[str, NDArray[Any]], int]
     clock: Clock
     deadline: float
     progress: Progress = lambda _stage, _done, _total: None
@@ -167,8 +170,8 @@ class Guard:
     def _speed(self, runner: Runner) -> Speed:
         feeds, rows = self.bench.timed
         return measure_speed(
-            lambda: self.bench.source.run(feeds),  # type: ignore[arg-type]
-            lambda: runner.run(feeds),  # type: ignore[arg-type]
+            lambda: self.bench.source.run(feeds),
+            lambda: runner.run(feeds),
             self.bench.clock,
             rows=rows,
         )
@@ -179,8 +182,8 @@ class Guard:
         if first.made is None or not first.trial.passed:
             return
         reasons = [one.reason for one in first.made.weights if one.scheme is Scheme.FLOAT16]
-        bases = any("fixed basis" in one for one in reasons)
-        rough = any(one.startswith("INT8 would") for one in reasons)
+        bases = any(one.startswith(BASIS) for one in reasons)
+        rough = any(one.startswith(ROUGH) for one in reasons)
         for name, wishes, sensible in (
             ("weight-only, all in INT8", replace(self.wishes, bases=True, rough=True), rough),
             ("weight-only, fixed bases too", replace(self.wishes, bases=True), bases),

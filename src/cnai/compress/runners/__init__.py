@@ -38,6 +38,8 @@ _READ: dict[Format, tuple[Engine, ...]] = {
     Format.ONNX: (Engine.ORT, Engine.OPENVINO),
     Format.GRAPHDEF: (Engine.OPENVINO, Engine.TF),
 }
+RUNNABLE = frozenset(_READ)
+"""Formats that some runtime reads."""
 
 
 def open_runner(
@@ -101,4 +103,4 @@ def _engines(kind: Format, engine: Engine) -> list[Engine]:
     return [engine]
 
 
-__all__ = ["Engine", "InputSpec", "Runner", "open_runner"]
+__all__ = ["RUNNABLE", "Engine", "InputSpec", "Runner", "open_runner"]

@@ -1,7 +1,7 @@
 """The spec: what a user may ask for, with types, ranges, defaults and meanings in one place.
 
 Each key's docstring is what `ai-cli explain KEY` prints and what the generated reference shows.
-The sections `model` and `parallel` are in files of their own.
+The sections `model`, `parallel` and `train.balance` are in files of their own.
 """
 
 from __future__ import annotations
