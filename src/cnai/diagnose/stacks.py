@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 _FRAME = re.compile(r'\s*File "([^"]{1,400})", line (\d{1,9}) in (.{1,200})')
 _THREAD = re.compile(r"(?:Current thread|Thread) (0x[0-9a-f]{1,20})")
+_CURRENT = re.compile(r"Current thread (0x[0-9a-f]{1,20})")
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|^<")
 _OURS = re.compile(r"(?:^|/)cnai/")
 _TAPE = re.compile(r"torch/autograd/")
@@ -68,14 +69,14 @@ def frame_of(stack: Iterable[str]) -> str | None:
 
 
 def crash_frame(lines: Iterable[str]) -> str | None:
-    """Return the frame in which machine code crashed, from a log; None when it was not told."""
-    frames: list[str] | None = None
-    for line in lines:
-        if line.startswith("Current thread 0x"):
-            frames = []
-        elif frames is not None:
-            found = _FRAME.match(line)
-            if not found:
-                break
-            frames.append(f"{found[1]}:{found[2]} {found[3]}")
-    return frame_of(frames) if frames else None
+    """Return the frame in which machine code crashed, from a log; None when it was not told.
+
+    Where a thread without Python crashed, it is the frame in which the main thread, which is
+    printed last, waited for it.
+    """
+    text = "\n".join(lines)
+    _, _, dump = text.rpartition("Fatal Python error: ")
+    stacks = read_stacks(dump)
+    current = _CURRENT.search(dump)
+    crashed = stacks.get(f"{int(current[1], 16):#x}", ()) if current else ()
+    return frame_of(crashed or next(reversed(stacks.values()), ()))
