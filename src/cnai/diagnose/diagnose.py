@@ -177,7 +177,7 @@ def _odd_one(events: Sequence[Event], witnesses: Sequence[Witness], root: Witnes
         return root
     why = f"rank {found[0].rank} sent a shape that it had never sent before"
     fault, part, confidence = root.fault, root.part, root.confidence
-    return replace(found[0], fault=fault, part=part, confidence=confidence, why=why)
+    return replace(found[0], fault=fault, part=part, confidence=confidence, why=why, said=why)
 
 
 def _action(fault: str | None) -> str | None:
@@ -197,7 +197,8 @@ def _summary(root: Witness, rank: int, *, recovered: bool) -> str:
     what = f"{root.fault} on rank {rank}"
     if rank != root.rank:
         what += f", for which rank {root.rank} waited"
-    detail = f": {root.line.text.strip()}" if root.line else f" ({root.why})"
+    told = root.said or (root.line.text.strip() if root.line else None)
+    detail = f": {told}" if told else f" ({root.why})"
     return f"{what}{detail}{'; the run went on' if recovered else ''}"
 
 

@@ -21,7 +21,7 @@ def hang_of(events: Sequence[Event]) -> tuple[Hang, Finding] | None:
 
     None when it did not hang, or went on by itself.
     """
-    attempt = _attempt(events)
+    attempt = last_attempt(events)
     inside = [one for one in events if _attempt_of(one, attempt)]
     start = min((one.time_unix for one in inside), default=0.0)
     later = [e.time_unix for e in events if isinstance(e, AttemptStarted) and e.time_unix > start]
@@ -43,13 +43,13 @@ def hang_of(events: Sequence[Event]) -> tuple[Hang, Finding] | None:
 
 def last_stood(events: Sequence[Event]) -> dict[int, RankStood]:
     """Return where each rank of the attempt that broke off last stood in its last look."""
-    attempt = _attempt(events)
+    attempt = last_attempt(events)
     return {
         one.rank: one for one in events if isinstance(one, RankStood) and one.attempt == attempt
     }
 
 
-def _attempt(events: Sequence[Event]) -> int:
+def last_attempt(events: Sequence[Event]) -> int:
     """Return the newest attempt that lost a rank, else the newest."""
     lost = [e.attempt for e in events if isinstance(e, RankLost | RankFailed)]
     return max(lost or [e.attempt for e in events if isinstance(e, AttemptStarted)], default=0)

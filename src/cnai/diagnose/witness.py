@@ -43,6 +43,7 @@ class Witness:
         hint: The repair that the error itself proposed.
         others: Other classes that it may be.
         step: Steps that it had finished.
+        said: What to tell instead of the line, where that is not the cause itself.
     """
 
     rank: int
@@ -56,6 +57,7 @@ class Witness:
     hint: str | None = None
     others: tuple[str, ...] = ()
     step: int | None = None
+    said: str | None = None
 
     @property
     def names_a_fault(self) -> bool:
