@@ -25,10 +25,11 @@ from cnai.core.events import (
 from cnai.core.runfolder import RunFolder, read_events
 from cnai.diagnose.diagnosis import Diagnosis, Guess, LogLine, Verdict
 from cnai.diagnose.faults import faults
-from cnai.diagnose.hang import hang_of, last_stood
+from cnai.diagnose.hang import hang_of, last_attempt, last_stood
 from cnai.diagnose.repairs import repairs_for
 from cnai.diagnose.signatures import Matcher, Role
 from cnai.diagnose.standing import Hang
+from cnai.diagnose.suspects import suspect_lines
 from cnai.diagnose.tail import read_tail
 from cnai.diagnose.witness import Part, Witness, of_failure, of_log, of_loss, rank_lines
 
@@ -133,7 +134,7 @@ def _memory_lines(run: RunFolder, attempt: int) -> list[LogLine]:
 def _judge(run: RunFolder, events: Sequence[Event], witnesses: Sequence[Witness]) -> Diagnosis:
     root = max(witnesses, key=lambda one: (one.names_a_fault, one.part, -one.time_unix))
     if not root.names_a_fault:
-        return _nobody_knows(run, root, witnesses)
+        return _nobody_knows(run, events, root, witnesses)
     root = _odd_one(events, witnesses, root)
     others = [one for one in witnesses if one.rank != root.rank]
     cascade = sorted(one.rank for one in others if one.part < root.part or not one.names_a_fault)
@@ -220,17 +221,24 @@ def _recovered(events: Sequence[Event], since: float) -> bool:
     )
 
 
-def _nobody_knows(run: RunFolder, first: Witness, witnesses: Sequence[Witness]) -> Diagnosis:
+def _nobody_knows(
+    run: RunFolder, events: Sequence[Event], first: Witness, witnesses: Sequence[Witness]
+) -> Diagnosis:
     """Say unknown: every rank only lost its peer, or ended without a known word."""
     ranks = tuple(sorted(one.rank for one in witnesses))
+    others = {one.rank for one in witnesses if one.part is not Part.VICTIM}
+    suspects = suspect_lines(run, last_attempt(events), others or set(ranks))
     return Diagnosis(
         verdict=Verdict.UNKNOWN,
         summary=f"{first.why}, for no reason that is known",
         root_rank=first.rank if len(ranks) == 1 else None,
-        root_line=first.line,
+        root_line=first.line or (suspects[-1] if suspects else None),
         cascade_ranks=ranks if first.part is Part.VICTIM else (),
         confidence=0.2,
-        evidence=tuple(one.why for one in witnesses),
+        evidence=(
+            *(one.why for one in witnesses),
+            *(f"no healthy log has a line like {line}" for line in suspects),
+        ),
         repairs=repairs_for(None, run),
     )
 
