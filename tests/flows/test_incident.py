@@ -50,7 +50,7 @@ def test_what_followed_is_told_in_order_with_the_root_first(case):
 def test_the_root_line_is_among_the_lines_of_its_log(case):
     log = next(one for one in killed(case).logs if one.rank == 1)
     assert log.part == "root"
-    assert log.lines[log.root - log.first] == "ValueError: shapes do not fit"
+    assert dict(log.lines)[log.root] == "ValueError: shapes do not fit"
 
 
 def test_what_was_done_is_told(case):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -35,7 +36,8 @@ from cnai.monitor.panel.incident_lanes import Lane, Span
 
 _MOST_LANES = 24
 _MOST_LOGS = 6
-_LOG_LINES = 16
+_LOG_LINES, _LAST_LINES = 16, 9
+_CARETS = re.compile(r"\s*[~^]+\s*")
 _STEPS_BEFORE = 8
 
 
@@ -219,18 +221,24 @@ def _log(
     lines = rank_lines(run, rank, attempt)
     is_root = rank == found.root_rank
     number = found.root_line.number if is_root and found.root_line else None
-    places = [at for at, line in enumerate(lines) if line.number == number]
-    end = min(len(lines), places[0] + 4) if places else len(lines)
-    shown = lines[max(0, end - _LOG_LINES) : end]
     return RankLog(
         rank=rank,
         part="root" if is_root else "followed" if rank in found.cascade_ranks else "",
         file=f"logs/{run.rank_log(rank).name}",
-        first=shown[0].number if shown else 1,
-        lines=tuple(line.text for line in shown),
-        root=number if places else None,
+        lines=_shown([(one.number, one.text) for one in lines], number),
+        root=number,
         stack=stood.stack[:8] if stood else (),
     )
+
+
+def _shown(lines: list[tuple[int, str]], root: int | None) -> tuple[tuple[int, str], ...]:
+    """Return the lines around the root line, else the last, without the carets of tracebacks."""
+    kept = [one for one in lines if not _CARETS.fullmatch(one[1])]
+    places = [at for at, (number, _) in enumerate(kept) if number == root]
+    if not places:
+        return tuple(kept[-_LAST_LINES:])
+    end = places[0] + _LOG_LINES // 2
+    return tuple(kept[max(0, end - _LOG_LINES) : end])
 
 
 def _mendings(run: RunFolder, found: Diagnosis) -> tuple[Mending, ...]:

@@ -30,7 +30,7 @@ def incident(**changes):
         "break_at": 0.0, "break_label": "rank 1, data",
         "happenings": (Happening(seconds=1.5, who="rank 0", what="waits"),),
         "logs": (
-            RankLog(rank=1, part="root", file="logs/rank-1.log", first=7, lines=("a", "b"), root=8),
+            RankLog(rank=1, part="root", file="logs/rank-1.log", lines=((7, "a"), (8, "b")), root=8),
         ),
         "evidence": ("seen",),
         "mendings": (Mending(title="mend it", changes=(("train.batch", "8", "4"),)),),
@@ -62,7 +62,7 @@ def test_what_comes_from_logs_is_no_markup():
             evidence=(evil,),
             done=(evil,),
             facts=((evil, evil),),
-            logs=(RankLog(rank=1, part="root", file=evil, first=1, lines=(evil,), stack=(evil,)),),
+            logs=(RankLog(rank=1, part="root", file=evil, lines=((1, evil),), stack=(evil,)),),
             mendings=(Mending(title=evil, command=evil, changes=((evil, evil, evil),)),),
         )
     )

@@ -33,7 +33,7 @@ class RankLog:
     """The end of what a rank printed.
 
     Attributes:
-        first: Number of the first line shown.
+        lines: Those shown, with their numbers.
         root: Number of the line that names the cause; None when it is not in this log.
         stack: Where it stood, the innermost first.
     """
@@ -41,8 +41,7 @@ class RankLog:
     rank: int
     part: str
     file: str
-    first: int
-    lines: tuple[str, ...]
+    lines: tuple[tuple[int, str], ...]
     root: int | None = None
     stack: tuple[str, ...] = ()
 
@@ -160,7 +159,7 @@ def _logs(logs: Iterable[RankLog]) -> str:
 def _log(log: RankLog) -> str:
     lines = "".join(
         f"<span{_marked(number == log.root)}><i>{number}</i>{escape(line)}</span>"
-        for number, line in enumerate(log.lines, start=log.first)
+        for number, line in log.lines
     )
     stack = "".join(f"<span>{escape(frame)}</span>" for frame in log.stack)
     where = f'<h4>stood at</h4><pre tabindex="0">{stack}</pre>' if stack else ""
