@@ -43,11 +43,14 @@ SPEC = {
     "monitor.stall_seconds": 3.0,
 }
 KINDS = ("exception", "oom", "segfault", "shape", "exit0", "hang_data", "hang_collective", "kill")
+BROKEN = {"fault_case.py"}
 FRAMES = {
-    "exception": "fault_case.py", "segfault": "fault_case.py", "hang_data": "fault_case.py",
-    "hang_collective": "fault_case.py", "shape": "ranks.py",
+    "exception": BROKEN, "segfault": BROKEN, "hang_data": BROKEN, "hang_collective": BROKEN,
+    "shape": {"fault_case.py", "ranks.py"},
 }  # fmt: skip
-"""File of the guilty frame; a rank that is killed or leaves has none, only its step and phase."""
+"""Files of the guilty frame: where the rank was broken, or for a shape the collective.
+
+A rank that is killed or leaves has no frame, only its step and phase."""
 _ROOT = re.compile(r"Root Cause.*?rank\s+: (\d+).*?exitcode\s+: ([^\n]+)", re.DOTALL)
 
 
@@ -84,7 +87,7 @@ def ours(kind: str) -> Row:
         seconds=seconds,
         said=f"{found.fault}, after step {found.root_step}, phase {found.root_phase}{place}"
         + (" (by the watch)" if hung else ""),
-        right_frame=frame == FRAMES.get(kind) and found.root_step in {STEP, STEP + 1},
+        right_frame=frame in FRAMES.get(kind, {None}) and found.root_step in {STEP, STEP + 1},
     )
 
 

@@ -134,3 +134,23 @@ def test_a_new_attempt_begins_anew(made):
     watch.hear_stall(STALL)
     watch.reset()
     assert watch.look(1, 2) is None
+
+
+@pytest.mark.parametrize("phase", ["save", "load", "evaluate", "start"])
+def test_work_that_may_be_long_is_given_more_time(made, phase):
+    watch, agent, _, _ = made(Ranks((WAITS, replace(HANGS, phase=phase))))
+    watch.hear_stall(STALL)
+    assert watch.look(0, 2) is None
+    assert agent.events[-1].severity == "warning"
+
+
+def test_a_store_that_answers_no_rank_is_given_more_time(made):
+    watch, _, _, _ = made(Ranks((replace(HANGS, rank=0), HANGS)))
+    watch.hear_stall(STALL)
+    assert watch.look(0, 2) is None
+
+
+def test_a_process_that_was_stopped_is_not_waited_for(made):
+    watch, _, _, _ = made(Ranks((WAITS, replace(HANGS, process="T", phase="forward"))))
+    watch.hear_stall(STALL)
+    assert watch.look(0, 2).rank == 1

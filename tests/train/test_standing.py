@@ -1,8 +1,10 @@
+import contextlib
 import os
 
 import numpy as np
 
 from cnai.train.standing import Page, PagedReader, page_of, read_page
+from full_disk import tiny_disk
 
 
 class Rows:
@@ -81,3 +83,23 @@ def test_a_reader_notes_when_the_rank_waits_for_data(tmp_path):
     reader.prefetch(1, 0, 2)
     reader.validation(4)
     assert rows.seen == ["data", "prefetch", "evaluate"]
+
+
+def test_where_there_can_be_no_page_the_rank_goes_on(tmp_path):
+    folder = tmp_path / "a file"
+    folder.write_text("")
+    path = page_of(folder, 0)
+    Page(path, 0).enter("data", step=3)
+    assert not path.exists()
+
+
+def test_on_a_full_disk_the_rank_goes_on(tmp_path):
+    with tiny_disk(tmp_path / "disk") as disk:
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        path = page_of(disk, 0)
+        page = Page(path, 0)
+        page.enter("data", step=3)
+        assert read_page(path) is None
+        del page

@@ -12,6 +12,7 @@ from cnai.flows.listener import Listener
 from cnai.flows.watcher import Watcher
 
 _BUSY = 0.5
+_LONG_PHASES = frozenset({"start", "load", "save", "evaluate"})
 _PATIENCE = 5
 _SECOND_LOOK_SECONDS = 2.0
 
@@ -21,8 +22,9 @@ class HangWatch:
 
     The detector `stalled` says that no step was done for long. Then the ranks are looked at twice;
     where a page moves, something goes on (a long evaluation, a slow store), and it is looked again
-    later. A rank that computes may do so for a reason, so it is given more time than one that
-    sleeps, waits for a disk or was stopped.
+    later. A rank that computes, saves, loads or evaluates may do so for long, and a store of data
+    that no rank gets an answer of may be slow, so these are given more time than one rank that
+    sleeps or was stopped in the midst of a step.
 
     Args:
         watcher: Looks at the ranks.
@@ -46,12 +48,12 @@ class HangWatch:
         self._again_seconds = again_seconds
         self._clock = clock
         self._due: float | None = None
-        self._busy_looks = 0
+        self._looks_alike = 0
 
     def reset(self) -> None:
         """Begin anew with an attempt."""
         self._due = None
-        self._busy_looks = 0
+        self._looks_alike = 0
 
     def hear_step(self, _: StepDone) -> None:
         """Hear that something goes on."""
@@ -84,10 +86,9 @@ class HangWatch:
         hang = None if gone - set(ended) else locate(second)
         if hang is None:
             return None
-        self._busy_looks += 1
-        busy = (hang.busy or 0.0) >= _BUSY
-        waits = busy and self._busy_looks < _PATIENCE
-        if self._busy_looks == 1 or not waits:
+        self._looks_alike += 1
+        waits = _may_go_on(hang) and self._looks_alike < _PATIENCE
+        if self._looks_alike == 1 or not waits:
             self._keep(second, hang, waits=waits)
         return None if waits else hang
 
@@ -98,7 +99,8 @@ class HangWatch:
             time_unix=time.time(),
             detector="hung",
             severity="warning" if waits else "critical",
-            message=hang.summary + ("; it computes, so it is given more time" if waits else ""),
+            message=hang.summary
+            + ("; it may be long work, so it is given more time" if waits else ""),
             step=hang.step,
             rank=hang.rank,
             evidence=hang.evidence,
@@ -109,6 +111,13 @@ class HangWatch:
         )
         self._agent.write(finding)
         self._listener.warn(f"hung: {finding.message}")
+
+
+def _may_go_on(hang: Hang) -> bool:
+    """Tell whether what looks like a hang may be long work."""
+    if hang.rank is None or hang.phase in _LONG_PHASES:
+        return True
+    return (hang.busy or 0.0) >= _BUSY
 
 
 def _goes_on(first: tuple[RankStood, ...], second: tuple[RankStood, ...]) -> bool:

@@ -101,7 +101,7 @@ class Watcher:
                     look=look,
                     host=page.host if page else None,
                     step=page.step if page else 0,
-                    phase=phase_of(stack, page.phase) if page else "start",
+                    phase=phase_of(stack, page.phase if page else "start"),
                     phase_seconds=max(0.0, now - page.since_unix) if page else 0.0,
                     process=process.state,
                     busy=None if seconds is None else round(max(0.0, used / seconds), 2),

@@ -18,7 +18,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch._C._distributed_c10d as c10d
 
@@ -51,13 +51,11 @@ def answering(folder: Path, rank: int, step: int) -> Iterator[Page]:
     """
     page = Page(page_of(folder, rank), step)
     stacks, told = stacks_of(folder, rank), collectives_of(folder, rank)
-    stacks.unlink(missing_ok=True)
-    told.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        told.unlink(missing_ok=True)
     # Read when the first process group is made.
     os.environ.setdefault("TORCH_FR_BUFFER_SIZE", _RECORDS)
-    with stacks.open("w") as file:
-        file.write(f"main {threading.get_ident():#018x}\n")
-        file.flush()
+    with _opened(stacks) as file:
         faulthandler.enable()
         faulthandler.register(STACKS_SIGNAL, file=file, all_threads=True)
         _answer_by_thread(told)
@@ -71,6 +69,15 @@ def answering(folder: Path, rank: int, step: int) -> Iterator[Page]:
             faulthandler.unregister(STACKS_SIGNAL)
             signal.signal(STACKS_SIGNAL, signal.SIG_IGN)
         page.enter("done")
+
+
+def _opened(stacks: Path) -> TextIO:
+    """Open the file for stacks, begun with the main thread; nowhere, where there can be none."""
+    try:
+        stacks.write_text(f"main {threading.get_ident():#018x}\n")
+        return stacks.open("a")
+    except OSError:
+        return Path(os.devnull).open("a")
 
 
 def _answer_by_thread(told: Path) -> None:

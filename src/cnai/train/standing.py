@@ -54,16 +54,13 @@ class Page:
 
     Args:
         path: Its file; an older one is replaced, so that whoever has that one mapped is not hurt.
+            Where no such file can be (a full disk, a mount that maps nothing), nobody can read the
+            page and the rank goes on.
         step: Steps that are done already.
     """
 
     def __init__(self, path: Path, step: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        os.ftruncate(handle, _FORMAT.size)
-        self._memory = mmap.mmap(handle, _FORMAT.size)
-        os.close(handle)
+        self._memory = _mapped(path)
         self._host = socket.gethostname().encode()[:64]
         self._pid = os.getpid()
         self._moves = 0
@@ -78,6 +75,23 @@ class Page:
             self._memory, 0, self._moves, self._pid, self._step, time.time(),
             phase.encode()[:16], self._host, self._moves,
         )  # fmt: skip
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+    except OSError:
+        return mmap.mmap(-1, _FORMAT.size)
+    try:
+        # Written, not only made as long: on a full disk the first touch would kill the process.
+        os.write(handle, bytes(_FORMAT.size))
+        return mmap.mmap(handle, _FORMAT.size)
+    except OSError:
+        return mmap.mmap(-1, _FORMAT.size)
+    finally:
+        os.close(handle)
 
 
 def read_page(path: Path) -> Standing | None:
