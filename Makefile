@@ -49,7 +49,8 @@ bench: $(VENV)/.dev  ## Run every benchmark; prints ratios.
 bench-train: $(VENV)/.dev  ## Our training step beside PyTorch by hand, layout by layout (about 3 minutes).
 	$(RUN) $(BIN)/python benchmarks/train_peers.py
 
-bench-diagnose: $(VENV)/.dev  ## Score the diagnosis on labelled logs: make bench-diagnose LOGS=FILE.jsonl
+bench-diagnose: $(VENV)/.dev  ## Eight living faults beside torchrun, and labelled logs: make bench-diagnose LOGS=FILE.jsonl
+	$(RUN) $(BIN)/python benchmarks/diagnose_live.py
 	@test -n "$(LOGS)" || { echo "no logs given; name a file of labelled logs with LOGS=FILE.jsonl" >&2; exit 2; }
 	$(BIN)/python benchmarks/diagnose.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)"
 	$(BIN)/python benchmarks/diagnose_score.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)" --misses

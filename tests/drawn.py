@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from cnai.core.events import Repair
+from cnai.core.events import Decided, Repair
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 COUNT = st.integers(-(2**53), 2**53)
@@ -13,10 +13,11 @@ PLAIN = TEXT | COUNT | FINITE | st.booleans()
 # text and numbers alike, a number is finite: NaN could not be told from the text `nan`.
 st.register_type_strategy(int, COUNT)
 st.register_type_strategy(str, TEXT)
-st.register_type_strategy(
-    Repair,
-    st.builds(Repair, spec_patch=st.none() | st.dictionaries(TEXT, PLAIN, max_size=2)),
-)
+for kind_with_patch in (Repair, Decided):
+    st.register_type_strategy(
+        kind_with_patch,
+        st.builds(kind_with_patch, spec_patch=st.none() | st.dictionaries(TEXT, PLAIN, max_size=2)),
+    )
 
 
 def drawn(kind):

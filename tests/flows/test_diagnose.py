@@ -3,7 +3,7 @@ import pytest
 from cnai.core.errors import DataError, SpecError
 from cnai.core.spec import load_spec, to_yaml
 from cnai.diagnose import FAULTS
-from cnai.flows.diagnose import diagnose, propose
+from cnai.flows.diagnose import diagnose, follow_run, propose
 from diagnose_case import Case, traceback
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
@@ -98,3 +98,42 @@ def test_every_class_is_explained(name, ai_cli):
 
 def test_a_class_that_is_not_known_is_told(ai_cli):
     assert ai_cli("diagnose", "--explain", "gpu_omo").code == 2
+
+
+class Waits:
+    """A clock whose waits end the work on a run."""
+
+    def __init__(self, during):
+        self._during = during
+        self.waits = 0
+
+    def now(self):
+        return 0.0
+
+    monotonic = now
+
+    def sleep(self, _seconds):
+        self.waits += 1
+        self._during()
+
+
+def test_following_a_run_tells_each_change_once_and_ends_with_it(case, monkeypatch):
+    clock = Waits(lambda: None if clock.waits != 2 else broken_by(case, OOM))
+    monkeypatch.setattr(type(case.run), "owner", lambda _: 1 if clock.waits < 4 else None)
+    told = []
+    found = follow_run(case.run, tell=told.append, clock=clock)
+    assert found.fault == "gpu_oom"
+    assert len(told) == 2
+    assert told[1].startswith("fault: gpu_oom")
+
+
+def test_a_page_of_logs_alone_is_refused(place, ai_cli):
+    (place / "a.log").write_text("step 1\n")
+    told = ai_cli("diagnose", "a.log", "--html", "page.html")
+    assert (told.code, "no run at `a.log`" in told.err) == (4, True)
+
+
+def test_the_page_of_a_run_is_written(case, place, ai_cli):
+    told = ai_cli("diagnose", broken_by(case, OOM), "--html", "page.html")
+    assert told.code == 10
+    assert "gpu_oom" in (place / "page.html").read_text()

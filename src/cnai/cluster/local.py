@@ -16,11 +16,19 @@ from typing import Any, Self
 
 import psutil
 
-from cnai.cluster.ranks import Order, RankEnded
+from cnai.cluster.ranks import GONE, Order, RankEnded, RankProcess
 from cnai.core.errors import ClusterError
 from cnai.core.fleet import Fleet, Node
 
 _START_SECONDS = 180.0
+_STATES = {
+    psutil.STATUS_RUNNING: "R",
+    psutil.STATUS_DISK_SLEEP: "D",
+    psutil.STATUS_STOPPED: "T",
+    psutil.STATUS_TRACING_STOP: "T",
+    psutil.STATUS_ZOMBIE: "",
+    psutil.STATUS_DEAD: "",
+}
 
 
 def local_fleet(*, name: str = "localhost") -> Fleet:
@@ -108,11 +116,28 @@ class LocalGang:
 
     def ask_to_stop(self) -> None:
         """Ask every rank to finish its step, save and leave."""
-        self._send({"signal": int(signal.SIGTERM)})
+        self.signal(signal.SIGTERM)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to every living rank."""
+        self._send({"signal": int(number)})
+
+    def process(self, rank: int) -> RankProcess:
+        """Look at a rank's process; the kernel answers also for one that hangs or was stopped."""
+        if rank >= len(self.pids):
+            return GONE
+        try:
+            process = psutil.Process(self.pids[rank])
+            with process.oneshot():
+                cpu = process.cpu_times()
+                state = _STATES.get(process.status(), "S")
+        except psutil.NoSuchProcess:
+            return GONE
+        return RankProcess(state=state, cpu_seconds=cpu.user + cpu.system) if state else GONE
 
     def kill(self) -> None:
         """End every living rank now and wait until they are gone."""
-        self._send({"signal": int(signal.SIGKILL)})
+        self.signal(signal.SIGKILL)
         deadline = time.monotonic() + 10
         while self._living and time.monotonic() < deadline:
             self.poll(0.1)

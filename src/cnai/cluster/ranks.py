@@ -37,3 +37,20 @@ class RankEnded:
 
     rank: int
     code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankProcess:
+    """A rank's process at a moment.
+
+    Attributes:
+        state: R(unning), S(leeping), D (waits for a disk), T (stopped), or `gone`.
+        cpu_seconds: Time that it has used so far.
+    """
+
+    state: str
+    cpu_seconds: float
+
+
+GONE = RankProcess(state="gone", cpu_seconds=0.0)
+"""There is no such process any more."""

@@ -6,7 +6,7 @@ kinds that it does not know, so that an older panel can watch a newer run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cnai.core.errors import DataError
 from cnai.core.records import convert, decode, encode, to_dict
@@ -168,6 +168,65 @@ class RankLost(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankStood(Event):
+    """Where a rank stood when nothing went on any more, or when a rank was lost.
+
+    Attributes:
+        look: Looks of the attempt are counted from 0; all ranks are looked at together.
+        host: Its machine, None when it never came so far.
+        step: Steps that it had finished.
+        phase: What it was doing: `start`, `load`, `data`, `forward`, `backward`, `collective`,
+            `update`, `evaluate`, `save`, `after` a step, or `done`.
+        phase_seconds: Time since it began to.
+        process: State of its process as the kernel has it: R(unning), S(leeping), D (waits for a
+            disk), T (stopped); `gone` when there is none.
+        busy: Share of a core that it used during the look; None where it was not measured.
+        enqueued: Collectives that it has begun, by process group; empty when it did not answer.
+        collective: The last of them, `all_reduce [4]`.
+        odd: Whether that one has a shape that no earlier one of this rank had.
+        stack: Its main thread, `FILE:LINE FUNCTION`, the innermost first; empty without an answer.
+    """
+
+    rank: int
+    attempt: int
+    look: int
+    host: str | None
+    step: int
+    phase: str
+    phase_seconds: float
+    process: str
+    busy: float | None = None
+    enqueued: dict[str, int] = field(default_factory=dict)
+    collective: str | None = None
+    odd: bool = False
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided(Event):
+    """What the supervisor did about a fault, and why.
+
+    Attributes:
+        fault: Class of the fault, None when it is not known.
+        action: `restart_same`, `restart_exclude_node`, `previous_checkpoint`, or `stop`.
+        reason: In words.
+        rank: Where the fault began, None when no rank stands out.
+        node: Machine that is not used any more.
+        rejected_step: Checkpoint that was put aside.
+        spec_patch: Proposed change of the spec; nothing is changed by itself.
+    """
+
+    attempt: int
+    fault: str | None
+    action: str
+    reason: str
+    rank: int | None = None
+    node: str | None = None
+    rejected_step: int | None = None
+    spec_patch: dict[str, str | int | float | bool] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutChanged(Event):
     """The next attempt lies over its ranks in another way than the one before.
 
@@ -256,7 +315,7 @@ KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
         AttemptStarted, RankReady, StepDone, EvaluationDone, CheckpointSaved, CheckpointRejected,
-        RankFailed, RankLost, LayoutChanged, Rebalanced, Finding, RunEnded,
+        RankFailed, RankLost, RankStood, Decided, LayoutChanged, Rebalanced, Finding, RunEnded,
     )
 }  # fmt: skip
 

@@ -6,6 +6,7 @@
     scale.json           sizes that `ai-cli scale` asked for (absent when it was never used)
     events/rank-N.jsonl  what each rank did       events/agent.jsonl  what its supervisor did
     logs/rank-N.log      what each rank printed
+    standing/            where each rank of the newest attempt stands: a page, stacks, collectives
     checkpoints/step-N/  complete checkpoints (a name that starts with a dot is unfinished)
     artifacts/NAME/      exported and compressed models
     results/STAGE.json   what each finished stage of the chain found
@@ -107,6 +108,11 @@ class RunFolder:
     def logs(self) -> Path:
         """Folder of the logs."""
         return self.root / "logs"
+
+    @property
+    def standing(self) -> Path:
+        """Folder in which the ranks of the newest attempt keep where they stand."""
+        return self.root / "standing"
 
     @property
     def checkpoints(self) -> Path:

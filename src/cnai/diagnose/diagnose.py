@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cnai.core.events import (
     AttemptStarted,
+    Decided,
     Event,
     Finding,
     RankFailed,
     RankLost,
+    Repair,
     RunEnded,
     StepDone,
 )
 from cnai.core.runfolder import RunFolder, read_events
 from cnai.diagnose.diagnosis import Diagnosis, Guess, LogLine, Verdict
 from cnai.diagnose.faults import faults
+from cnai.diagnose.hang import hang_of, last_attempt, last_stood
 from cnai.diagnose.repairs import repairs_for
 from cnai.diagnose.signatures import Matcher, Role
+from cnai.diagnose.standing import Hang
+from cnai.diagnose.suspects import suspect_lines
 from cnai.diagnose.tail import read_tail
 from cnai.diagnose.witness import Part, Witness, of_failure, of_log, of_loss, rank_lines
 
@@ -38,10 +44,52 @@ def diagnose_run(run: RunFolder) -> Diagnosis:
     Never raises on damaged logs or missing files: what cannot be read is no evidence.
     """
     events = read_events(run)
+    hung = hang_of(events)
+    if hung is not None:
+        return _of_hang(run, events, *hung)
     witnesses = _witnesses(run, events)
     if witnesses:
         return _judge(run, events, witnesses)
     return _without_witnesses(run, events)
+
+
+def _of_hang(run: RunFolder, events: Sequence[Event], hang: Hang, finding: Finding) -> Diagnosis:
+    """Say which rank held up the others when all stood still."""
+    recovered = _recovered(events, finding.time_unix)
+    near = faults()[hang.fault].near[:_OTHERS]
+    left = round((1 - hang.confidence) / (len(near) + 1), 2)
+    return Diagnosis(
+        verdict=Verdict.FAULT,
+        fault=hang.fault,
+        action=_action(hang.fault),
+        root_stream=None if hang.rank is None else str(hang.rank),
+        top=(
+            Guess(fault=hang.fault, confidence=hang.confidence),
+            *(Guess(fault=one, confidence=left) for one in near),
+        ),
+        summary=f"{hang.summary}{'; the run went on' if recovered else ''}",
+        root_rank=hang.rank,
+        cascade_ranks=hang.waiting,
+        confidence=hang.confidence,
+        evidence=hang.evidence,
+        repairs=_proposed(events) + repairs_for(
+            hang.fault, run, frame=hang.frame, recovered=recovered
+        ),
+        recovered=recovered,
+        root_frame=hang.frame,
+        root_step=hang.step,
+        root_phase=hang.phase,
+        root_host=hang.host,
+    )  # fmt: skip
+
+
+def _proposed(events: Sequence[Event]) -> tuple[Repair, ...]:
+    """Return the change that the supervisor proposed last."""
+    decided = next((e for e in reversed(events) if isinstance(e, Decided)), None)
+    if decided is None or not decided.spec_patch:
+        return ()
+    title = "take the planner's next layout, which needs less memory"
+    return (Repair(title=title, spec_patch=decided.spec_patch),)
 
 
 def _witnesses(run: RunFolder, events: Sequence[Event]) -> list[Witness]:
@@ -49,12 +97,12 @@ def _witnesses(run: RunFolder, events: Sequence[Event]) -> list[Witness]:
     if not losses:
         return []
     attempt = max(event.attempt for event in losses)
-    memory = _memory_lines(run)
+    memory = _memory_lines(run, attempt)
     heard: dict[int, Witness] = {}
     for event in losses:
         if event.attempt != attempt:
             continue
-        lines = rank_lines(run, event.rank)
+        lines = rank_lines(run, event.rank, attempt)
         if isinstance(event, RankFailed):
             heard[event.rank] = of_failure(event, lines)
         elif event.rank not in heard:
@@ -70,13 +118,13 @@ def _tail_lines(event: RankLost) -> list[LogLine]:
     ]
 
 
-def _memory_lines(run: RunFolder) -> list[LogLine]:
+def _memory_lines(run: RunFolder, attempt: int) -> list[LogLine]:
     """Return the lines of all logs that tell of exhausted memory."""
     matcher = Matcher()
     return [
         line
         for path in sorted(run.logs.glob("*.log"))
-        for line in read_tail(path, name=str(path.relative_to(run.root)))
+        for line in read_tail(path, name=str(path.relative_to(run.root)), attempt=attempt)
         if any(
             row.fault in _MEMORY_FAULTS and row.role is Role.ROOT for row in matcher.find(line.text)
         )
@@ -86,13 +134,15 @@ def _memory_lines(run: RunFolder) -> list[LogLine]:
 def _judge(run: RunFolder, events: Sequence[Event], witnesses: Sequence[Witness]) -> Diagnosis:
     root = max(witnesses, key=lambda one: (one.names_a_fault, one.part, -one.time_unix))
     if not root.names_a_fault:
-        return _nobody_knows(run, root, witnesses)
+        return _nobody_knows(run, events, root, witnesses)
+    root = _odd_one(events, witnesses, root)
     others = [one for one in witnesses if one.rank != root.rank]
     cascade = sorted(one.rank for one in others if one.part < root.part or not one.names_a_fault)
     rivals = {one.fault for one in others if one.part is root.part} - {root.fault}
     silent = _silent_rank(events, witnesses) if root.part is Part.WAITED else None
     rank = root.rank if silent is None else silent
     recovered = _recovered(events, root.time_unix)
+    stood = last_stood(events).get(rank)
     confidence = round(root.confidence * (0.7 if rivals else 1.0), 2)
     return Diagnosis(
         verdict=Verdict.FAULT,
@@ -107,11 +157,28 @@ def _judge(run: RunFolder, events: Sequence[Event], witnesses: Sequence[Witness]
         else tuple(cascade),
         confidence=confidence,
         evidence=tuple(one.why for one in (root, *others)),
-        repairs=repairs_for(
+        repairs=_proposed(events) + repairs_for(
             root.fault, run, frame=root.frame, hint=root.hint, recovered=recovered
         ),
         recovered=recovered,
+        root_frame=root.frame if rank == root.rank else None,
+        root_step=stood.step if stood else root.step,
+        root_phase=stood.phase if stood else None,
+        root_host=stood.host if stood else None,
     )  # fmt: skip
+
+
+def _odd_one(events: Sequence[Event], witnesses: Sequence[Witness], root: Witness) -> Witness:
+    """Of ranks that disagree in a collective take the one that did what it never did before."""
+    if root.fault != "collective_mismatch" or root.line is None:
+        return root
+    odd = {rank for rank, one in last_stood(events).items() if one.odd}
+    found = [one for one in witnesses if one.rank in odd]
+    if len(odd) != 1 or not found:
+        return root
+    why = f"rank {found[0].rank} sent a shape that it had never sent before"
+    fault, part, confidence = root.fault, root.part, root.confidence
+    return replace(found[0], fault=fault, part=part, confidence=confidence, why=why, said=why)
 
 
 def _action(fault: str | None) -> str | None:
@@ -131,7 +198,8 @@ def _summary(root: Witness, rank: int, *, recovered: bool) -> str:
     what = f"{root.fault} on rank {rank}"
     if rank != root.rank:
         what += f", for which rank {root.rank} waited"
-    detail = f": {root.line.text.strip()}" if root.line else f" ({root.why})"
+    told = root.said or (root.line.text.strip() if root.line else None)
+    detail = f": {told}" if told else f" ({root.why})"
     return f"{what}{detail}{'; the run went on' if recovered else ''}"
 
 
@@ -153,17 +221,24 @@ def _recovered(events: Sequence[Event], since: float) -> bool:
     )
 
 
-def _nobody_knows(run: RunFolder, first: Witness, witnesses: Sequence[Witness]) -> Diagnosis:
+def _nobody_knows(
+    run: RunFolder, events: Sequence[Event], first: Witness, witnesses: Sequence[Witness]
+) -> Diagnosis:
     """Say unknown: every rank only lost its peer, or ended without a known word."""
     ranks = tuple(sorted(one.rank for one in witnesses))
+    others = {one.rank for one in witnesses if one.part is not Part.VICTIM}
+    suspects = suspect_lines(run, last_attempt(events), others or set(ranks))
     return Diagnosis(
         verdict=Verdict.UNKNOWN,
         summary=f"{first.why}, for no reason that is known",
         root_rank=first.rank if len(ranks) == 1 else None,
-        root_line=first.line,
+        root_line=first.line or (suspects[-1] if suspects else None),
         cascade_ranks=ranks if first.part is Part.VICTIM else (),
         confidence=0.2,
-        evidence=tuple(one.why for one in witnesses),
+        evidence=(
+            *(one.why for one in witnesses),
+            *(f"no healthy log has a line like {line}" for line in suspects),
+        ),
         repairs=repairs_for(None, run),
     )
 

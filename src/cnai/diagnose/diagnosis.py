@@ -54,6 +54,10 @@ class Diagnosis:
             change_config, fix_code or hold; None without a fault.
         root_stream: Log in which it began: a rank's number, `agent`, `dmesg:NODE`.
         top: The classes that it may be, best first.
+        root_frame: `FILE:LINE` of the code that the root was in; None when it is not known.
+        root_step: Steps that the root had finished.
+        root_phase: What it was doing, for instance `data` or `collective`.
+        root_host: Its machine.
     """
 
     verdict: Verdict
@@ -69,3 +73,7 @@ class Diagnosis:
     action: str | None = None
     root_stream: str | None = None
     top: tuple[Guess, ...] = ()
+    root_frame: str | None = None
+    root_step: int | None = None
+    root_phase: str | None = None
+    root_host: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cnai.diagnose.calibration import calibrated
 from cnai.diagnose.faults import faults
 from cnai.diagnose.lines import Line
 from cnai.diagnose.ranking import HEALTHY_BELOW, Clue, Ranking, rank_clues, rank_of
@@ -64,11 +65,10 @@ def judge_logs(heard: Sequence[Heard], *, top: int = _TOP) -> LogVerdict:
     if silent is not None:
         stream, line = silent, None
     names = _filled([one.fault for one in ranking.candidates], top)
-    scores = {one.fault: one.score for one in ranking.candidates}
     return LogVerdict(
         fault=best.fault,
         top=names,
-        confidence=tuple(_confidence(name, scores) for name in names),
+        confidence=_confidences(names, ranking),
         stream=stream,
         line=line,
         rank=rank_of(stream) if rank_of(stream) is not None or line is None else line.rank,
@@ -107,11 +107,26 @@ def _filled(names: list[str], top: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))[:top]
 
 
-def _confidence(name: str, scores: Mapping[str, float]) -> float:
-    """Share the certainty among the classes; nothing is ever surer than 0.97."""
+def raw_confidence(ranking: Ranking) -> float:
+    """Return how clearly the best class stands out, before calibration; nothing is above 0.97."""
+    scores = {one.fault: one.score for one in ranking.candidates}
+    return _share(ranking.candidates[0].fault, scores) if scores else 0.0
+
+
+def _confidences(names: Sequence[str], ranking: Ranking) -> tuple[float, ...]:
+    """Calibrate the best class; the others share what is left in proportion."""
+    scores = {one.fault: one.score for one in ranking.candidates}
+    shares = [_share(name, scores) for name in names]
+    best = calibrated(shares[0])
+    rest = sum(shares[1:])
+    left = [round((1 - best) * share / rest, 2) if rest else 0.0 for share in shares[1:]]
+    return (best, *(min(one, best) for one in left))
+
+
+def _share(name: str, scores: Mapping[str, float]) -> float:
     whole = sum(score**3 for score in scores.values())
     strength = min(1.0, max(scores.values()))
-    return round(0.97 * strength * scores.get(name, 0.0) ** 3 / whole, 2) if whole else 0.0
+    return 0.97 * strength * scores.get(name, 0.0) ** 3 / whole if whole else 0.0
 
 
 def _cascade(clues: Sequence[Clue], root: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from cnai.core.runfolder import ATTEMPT_MARK
@@ -11,10 +12,16 @@ from cnai.diagnose.diagnosis import LogLine
 TAIL_BYTES = 256 * 1024
 _CHUNK_BYTES = 1024 * 1024
 _LINE_CHARACTERS = 2000
+_NUMBER = re.compile(r"\d{1,9}")
 
 
-def read_tail(path: Path, *, name: str | None = None) -> list[LogLine]:
-    """Return the last lines of the newest attempt with their numbers; empty without a log.
+def read_tail(path: Path, *, name: str | None = None, attempt: int | None = None) -> list[LogLine]:
+    """Return the last lines of an attempt with their numbers; empty without a log.
+
+    Args:
+        path: The log.
+        name: How the lines name it; None = its path.
+        attempt: None = the newest. Where the log names no attempt, all of it counts.
 
     A first line that was cut in half is left out. Very long lines are shortened, control
     characters removed; bytes that are no text are replaced.
@@ -36,8 +43,20 @@ def read_tail(path: Path, *, name: str | None = None) -> list[LogLine]:
         LogLine(file=name or str(path), number=number + offset, text=_clean(line))
         for offset, line in enumerate(lines)
     ]
-    marks = [at for at, line in enumerate(found) if line.text.startswith(ATTEMPT_MARK)]
-    return found[marks[-1] + 1 :] if marks else found
+    return _of_attempt(found, attempt)
+
+
+def _of_attempt(lines: list[LogLine], attempt: int | None) -> list[LogLine]:
+    marks = [at for at, line in enumerate(lines) if line.text.startswith(ATTEMPT_MARK)]
+    if not marks:
+        return lines
+    if attempt is None:
+        return lines[marks[-1] + 1 :]
+    for at, end in zip(marks, [*marks[1:], len(lines)], strict=True):
+        number = _NUMBER.match(lines[at].text.removeprefix(ATTEMPT_MARK))
+        if number and int(number[0]) == attempt:
+            return lines[at + 1 : end]
+    return []
 
 
 def _count_lines(handle: int, end: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from cnai.core.events import RankFailed, RankLost
@@ -14,10 +14,12 @@ from cnai.diagnose.exits import NATIVE_SIGNALS, Exit, read_exit
 from cnai.diagnose.ranking import Clue, rank_clues
 from cnai.diagnose.scan import Scanner
 from cnai.diagnose.signatures import PEER_GONE, Matcher, Role
+from cnai.diagnose.stacks import crash_frame
 from cnai.diagnose.tail import read_tail
 
 _FAULT_OF_CODE = {"data": "data_error", "spec": "config_error", "plan": "config_error"}
 _LEAST = 0.3
+_SENT = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
 class Part(IntEnum):
@@ -40,6 +42,8 @@ class Witness:
         frame: `FILE:LINE` of the user's code, when there is a traceback.
         hint: The repair that the error itself proposed.
         others: Other classes that it may be.
+        step: Steps that it had finished.
+        said: What to tell instead of the line, where that is not the cause itself.
     """
 
     rank: int
@@ -52,6 +56,8 @@ class Witness:
     frame: str | None = None
     hint: str | None = None
     others: tuple[str, ...] = ()
+    step: int | None = None
+    said: str | None = None
 
     @property
     def names_a_fault(self) -> bool:
@@ -59,10 +65,10 @@ class Witness:
         return self.fault not in {None, PEER_GONE}
 
 
-def rank_lines(run: RunFolder, rank: int) -> list[LogLine]:
-    """Return the end of a rank's log."""
+def rank_lines(run: RunFolder, rank: int, attempt: int | None = None) -> list[LogLine]:
+    """Return the end of what a rank printed in an attempt, None = the newest."""
     path = run.rank_log(rank)
-    return read_tail(path, name=str(path.relative_to(run.root)))
+    return read_tail(path, name=str(path.relative_to(run.root)), attempt=attempt)
 
 
 def of_failure(event: RankFailed, lines: Sequence[LogLine]) -> Witness:
@@ -91,18 +97,16 @@ def of_loss(event: RankLost, lines: Sequence[LogLine], memory: Sequence[LogLine]
         memory: Lines anywhere in the run's logs that tell of exhausted memory.
     """
     end = read_exit(event.exit_code)
-    if end.signal is signal.SIGKILL:
-        return _killed(event, end, memory)
-    if end.signal is signal.SIGTERM:
-        return _by_exit(event, end, "preempted", Part.VICTIM, 0.6)
-    if end.signal in {signal.SIGINT, signal.SIGHUP}:
-        return _by_exit(event, end, "user_abort", Part.ROOT, 0.9)
+    if event.exit_code == 0:
+        return _left(event)
+    if end.signal in _SENT:
+        return _signalled(event, end, memory)
     spoken = of_log(event.rank, event.time_unix, lines)
-    if spoken is not None and (end.signal is None or spoken.fault != "user_code_error"):
-        return spoken
-    if end.signal in NATIVE_SIGNALS:
-        return _by_exit(event, end, "native_crash", Part.ROOT, 0.85)
-    return _by_exit(event, end, None, Part.WAITED, 0.2)
+    if end.signal not in NATIVE_SIGNALS:
+        return spoken or _by_exit(event, end, None, Part.WAITED, 0.2)
+    if spoken is None or spoken.fault == "user_code_error":
+        spoken = _by_exit(event, end, "native_crash", Part.ROOT, 0.85)
+    return replace(spoken, frame=spoken.frame or crash_frame(line.text for line in lines))
 
 
 def of_log(rank: int, time_unix: float, lines: Sequence[LogLine]) -> Witness | None:
@@ -137,6 +141,30 @@ def _of_clue(
     )
 
 
+def _left(event: RankLost) -> Witness:
+    """Describe a rank that ended well while the others went on."""
+    return Witness(
+        rank=event.rank,
+        time_unix=event.time_unix,
+        fault="collective_mismatch",
+        part=Part.ROOT,
+        confidence=0.85,
+        why=f"rank {event.rank} left with exit code 0 after step {event.step or 0}, "
+        "while the others had steps to do",
+        others=("user_code_error",),
+        step=event.step,
+    )
+
+
+def _signalled(event: RankLost, end: Exit, memory: Sequence[LogLine]) -> Witness:
+    """Read an end that somebody else wanted."""
+    if end.signal is signal.SIGKILL:
+        return _killed(event, end, memory)
+    if end.signal is signal.SIGTERM:
+        return _by_exit(event, end, "preempted", Part.VICTIM, 0.6)
+    return _by_exit(event, end, "user_abort", Part.ROOT, 0.9)
+
+
 def _killed(event: RankLost, end: Exit, memory: Sequence[LogLine]) -> Witness:
     if memory:
         return Witness(
@@ -160,6 +188,7 @@ def _by_exit(
         fault=fault,
         part=part,
         confidence=confidence,
+        step=event.step,
         why=f"rank {event.rank} ended by {end}"
         + (f" after step {event.step}" if event.step is not None else " before its first step"),
     )

@@ -35,10 +35,18 @@ class Capacity:
         self._given_up: list[float] = []
         self._times = 0
         self._shrunk: float | None = None
+        self._excluded: set[str] = set()
 
     def fleet(self) -> Fleet:
-        """Return the machines that there are now."""
-        return self._fleet()
+        """Return the machines that there are now, without those that were excluded."""
+        found = self._fleet()
+        if not self._excluded:
+            return found
+        return Fleet(nodes=tuple(one for one in found.nodes if one.name not in self._excluded))
+
+    def exclude(self, node: str) -> None:
+        """Use a machine no more, for as long as this command lives."""
+        self._excluded.add(node)
 
     def shrunk(self) -> None:
         """Hear that the run goes on with fewer ranks from now on."""
@@ -64,7 +72,7 @@ class Capacity:
         """Return how many of the wanted ranks there is room for now."""
         now = self._clock()
         self._given_up = [until for until in self._given_up if until > now]
-        devices, missing = self._fleet().devices, len(self._given_up)
+        devices, missing = self.fleet().devices, len(self._given_up)
         if devices < wanted - missing:
             return Room(devices, f"the machines hold {devices} of {wanted} ranks")
         if missing:

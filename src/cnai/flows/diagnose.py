@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cnai.core.clock import Clock, SystemClock
 from cnai.core.errors import DataError, SpecError
 from cnai.core.files import write_atomically
 from cnai.core.runfolder import RunFolder
@@ -14,6 +15,7 @@ from cnai.diagnose import Diagnosis, diagnose_logs, diagnose_run
 from cnai.flows.folder import spec_of
 
 Value = str | int | float | bool
+_FOLLOW_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +70,10 @@ def propose(found: Diagnosis, paths: Sequence[Path]) -> Proposal:
         SpecError: No repair changes the spec, or the changed spec contradicts itself.
         DataError: It is no run.
     """
-    if len(paths) != 1:
-        raise DataError(
-            "`--apply` needs a run", where="PATHS", hint="name one run folder and no logs"
-        )
-    run = RunFolder.existing(paths[0])
+    run = only_run(paths, "--apply")
     spec = spec_of(run)
     for repair in found.repairs:
-        changes = _changes(spec, repair.spec_patch or {})
+        changes = changes_of(spec, repair.spec_patch or {})
         if changes:
             return _proposal(run, spec, changes)
     raise SpecError(
@@ -83,6 +81,45 @@ def propose(found: Diagnosis, paths: Sequence[Path]) -> Proposal:
         where="--apply",
         hint="do what the repairs say by hand, then run the same command again",
     )
+
+
+def only_run(paths: Sequence[Path], flag: str) -> RunFolder:
+    """Return the one run that a flag needs.
+
+    Raises:
+        DataError: It is no run, or more than one.
+    """
+    if len(paths) != 1:
+        raise DataError(
+            f"`{flag}` needs a run", where="PATHS", hint="name one run folder and no logs"
+        )
+    return RunFolder.existing(paths[0])
+
+
+def follow_run(
+    run: RunFolder, *, tell: Callable[[str], None], clock: Clock | None = None
+) -> Diagnosis:
+    """Diagnose a run again and again while somebody works on it; tell whenever it changes.
+
+    Args:
+        run: The run.
+        tell: Takes a sentence.
+        clock: To wait with.
+
+    Returns:
+        The diagnosis when nobody works on it any more.
+    """
+    clock, told = clock or SystemClock(), ""
+    while True:
+        works = run.owner() is not None
+        found = diagnose_run(run)
+        said = f"{found.verdict}: {found.summary}"
+        if said != told:
+            tell(said)
+            told = said
+        if not works:
+            return found
+        clock.sleep(_FOLLOW_SECONDS)
 
 
 def write_proposal(proposal: Proposal) -> None:
@@ -107,7 +144,8 @@ def _proposal(run: RunFolder, spec: RunSpec, changes: tuple[Change, ...]) -> Pro
     )
 
 
-def _changes(spec: RunSpec, patch: Mapping[str, Value]) -> tuple[Change, ...]:
+def changes_of(spec: RunSpec, patch: Mapping[str, Value]) -> tuple[Change, ...]:
+    """Return what a repair's patch changes in a spec."""
     found = []
     for key, wanted in patch.items():
         before = value_of(spec, key)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cnai.core.balance import Move
-from cnai.core.errors import CnaiError, PlanError
+from cnai.core.errors import ClusterError, CnaiError, PlanError
 from cnai.core.events import Event
 from cnai.core.files import write_atomically
+from cnai.core.fleet import Phase
 from cnai.core.layout import ParallelPlan
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec, to_yaml
@@ -18,6 +19,7 @@ from cnai.flows.plan import plan_run, request_of
 from cnai.flows.scale import request_of as asked_scale
 from cnai.flows.scale import with_sizes
 from cnai.plan import nearest_plan
+from cnai.schedule import allocate
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,37 @@ class Layouts:
         """Hear that a rank was lost by its own fault."""
         if self._spec.train.elastic and self._capacity.lost(self.plan.digest, rank):
             self._listener.warn(f"rank {rank} was lost too often; its place is given up for now")
+
+    @property
+    def spec(self) -> RunSpec:
+        """The spec with the sizes that were asked for since."""
+        return self._spec
+
+    def may_exclude(self, rank: int | None) -> bool:
+        """Tell whether the run has room without the machine of a rank."""
+        node = None if rank is None else self._node_of(rank)
+        left = sum(one.devices for one in self._capacity.fleet().nodes if one.name != node)
+        needed = 1 if self._spec.train.elastic else self.plan.layout.ranks
+        return node is not None and left >= needed
+
+    def exclude(self, rank: int) -> str | None:
+        """Use the machine of a rank no more; return its name."""
+        node = self._node_of(rank)
+        if node is not None:
+            self._capacity.exclude(node)
+            self._nearest.clear()
+        return node
+
+    def _node_of(self, rank: int) -> str | None:
+        layout = self.plan.layout
+        try:
+            placed = allocate(
+                self._run.name, Phase.TRAIN, layout.ranks, self._capacity.fleet(),
+                group=layout.model,
+            )  # fmt: skip
+        except ClusterError:  # there are fewer machines now than when the ranks were started
+            return None
+        return next((share.node for share in placed.shares if rank in share.ranks), None)
 
     def _near(self, ranks: int) -> ParallelPlan | None:
         key = (self._wanted.digest, ranks)

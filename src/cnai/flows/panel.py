@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from cnai.core.runfolder import RunFolder
+from cnai.flows.incident import incident_html
 from cnai.flows.listener import Listener
 from cnai.monitor.panel import serve_panel
 
@@ -43,7 +44,13 @@ def show_panel(
     """
     with (
         _ended_by_signals() as ended,
-        serve_panel(run, port, host=host, token=os.environ.get(TOKEN_VARIABLE)) as server,
+        serve_panel(
+            run,
+            port,
+            host=host,
+            token=os.environ.get(TOKEN_VARIABLE),
+            draw_incident=incident_html,
+        ) as server,
     ):
         if with_parent:
             threading.Thread(target=_watch_stdin, args=(ended,), daemon=True).start()

@@ -7,19 +7,22 @@ layout. The position in the data is the step, so the curve goes on as if nothing
 
 from __future__ import annotations
 
+import shutil
+import signal
 import time
+from functools import partial
 
+from cnai.cluster.kernel import KernelNews
 from cnai.cluster.ranks import Order, RankEnded
 from cnai.core.balance import Move
 from cnai.core.dataset import Dataset
-from cnai.core.errors import ClusterError, Interrupted, RunError, error_of
+from cnai.core.errors import ClusterError, CnaiError, Interrupted
 from cnai.core.events import (
     AttemptStarted,
     CheckpointRejected,
     Event,
     LayoutChanged,
     RankFailed,
-    RankLost,
     Rebalanced,
     RunEnded,
     StepDone,
@@ -29,22 +32,23 @@ from cnai.core.layout import ParallelPlan
 from cnai.core.records import encode_pretty, to_dict
 from cnai.core.runfolder import EventWriter, RunFolder, read_events
 from cnai.core.spec import RunSpec
-from cnai.diagnose import diagnose_run
 from cnai.flows.capacity import Capacity
 from cnai.flows.data import place_of
 from cnai.flows.doors import Doors
+from cnai.flows.hanging import HangWatch
 from cnai.flows.layouts import Change, Layouts
 from cnai.flows.listener import Listener
-from cnai.flows.logs import tail
+from cnai.flows.recovery import Recovery, last_step
 from cnai.flows.shape import steps_of
 from cnai.flows.stopping import StopWish
+from cnai.flows.watcher import Watcher
 from cnai.flows.worker_order import WorkerOrder
 from cnai.monitor import DETECTORS, RunFollower, RunProgress, Tick, Watch
+from cnai.monitor.detectors.stalled import Stalled
 from cnai.train.manifest import newest_whole
 
 _POLL_SECONDS = 0.25
 _GRACE_SECONDS = 2.0
-_TAIL_LINES = 20
 
 
 class Supervisor:
@@ -71,11 +75,16 @@ class Supervisor:
         self._layouts = Layouts(
             spec, run, plan, Capacity(spec, doors.fleet, doors.clock.monotonic), listener
         )
+        self._watcher = Watcher(run, self._gang)
+        stall_seconds = spec.monitor.stall_seconds
+        self._hangs = HangWatch(self._watcher, agent, listener, again_seconds=stall_seconds)
+        self._kernel = KernelNews()
+        self._recovery = Recovery(spec, run, self._layouts, agent, listener, self._kernel)
         self._start_seconds = time.monotonic()
-        self._restarts = 0
         self._change: Change | None = None
         self._follower = RunFollower(run)
-        self._watch_for = Watch.of(list(DETECTORS.values()))
+        others = [kind for name, kind in DETECTORS.items() if name != Stalled.name]
+        self._watch_for = Watch.of([*others, partial(Stalled, stall_seconds)])
         # What earlier commands lived through teaches the detectors, but was told by them.
         before = self._follower.read()
         for event in before:
@@ -96,11 +105,8 @@ class Supervisor:
             lost = self._watch()
             if self._wish.times:
                 raise self._stopped()
-            if lost and self._change is None:
-                self._after_loss(lost)
-                self._restarts += 1
-            elif lost:
-                self._raise_if_failed(read_events(self._run))
+            if lost:
+                self._after_loss(lost, done)
             elif self._change is None and self._resume_step() < self._steps:
                 raise self._stopped()  # somebody asked a rank itself
             self._attempt += 1
@@ -182,6 +188,8 @@ class Supervisor:
         if done:
             self._listener.note(f"resuming from the checkpoint of step {done}")
         self._listener.note(f"starting {layout.ranks} rank{'s' if layout.ranks > 1 else ''}")
+        self._hangs.reset()
+        shutil.rmtree(self._run.standing, ignore_errors=True)
         order = WorkerOrder(
             run=str(self._run.root.absolute()),
             resume_step=done,
@@ -201,15 +209,20 @@ class Supervisor:
     def _watch(self) -> list[RankEnded]:
         """Follow an attempt to its end; return the ranks that did not end well."""
         bad: list[RankEnded] = []
+        early: list[RankEnded] = []
         asked = 0
         deadline: float | None = None
         while self._gang.living:
-            bad += [end for end in self._gang.poll(_POLL_SECONDS) if end.code != 0]
+            for end in self._gang.poll(_POLL_SECONDS):
+                (bad if end.code else early).append(end)
             self._observe()
             if self._gang.noticed:
                 self._wish.notice()
             if bad:
-                return bad + self._end_victims()
+                left = [] if asked else [end for end in early if self._left_early(end.rank)]
+                return left + bad + self._end_victims()
+            if not asked and (hang := self._look_for_hang(early)):
+                return hang
             wishes = self._wish.times or int(self._wants_change())
             if wishes > asked:
                 asked = wishes
@@ -220,6 +233,22 @@ class Supervisor:
                 deadline = None
         self._observe()
         return bad
+
+    def _left_early(self, rank: int) -> bool:
+        """Tell whether a rank that ended well had steps left to do."""
+        page = self._watcher.moves(rank + 1)[rank]
+        return page is not None and page.step < self._steps
+
+    def _look_for_hang(self, early: list[RankEnded]) -> list[RankEnded]:
+        """Look for ranks that hang, when that is due; end all, and return the one to blame."""
+        ended = {end.rank for end in early}
+        hang = self._hangs.look(self._attempt, self._layouts.plan.layout.ranks, ended)
+        if hang is None:
+            return []
+        self._gang.kill()
+        if hang.rank is None or hang.rank in ended:
+            return early or [RankEnded(rank=0, code=-signal.SIGKILL)]
+        return [RankEnded(rank=hang.rank, code=-signal.SIGKILL)]
 
     def _wants_change(self) -> bool:
         """Tell whether the ranks are to be ended because another layout is due."""
@@ -236,8 +265,12 @@ class Supervisor:
         for event in (*self._follower.read(), Tick(time_unix=time.time())):
             self._layouts.hear(event)
             self._tell(event)
+            if isinstance(event, StepDone):
+                self._hangs.hear_step(event)
             for finding in self._watch_for.update(event):
                 self._agent.write(finding)
+                if finding.detector == Stalled.name:
+                    self._hangs.hear_stall(finding)
                 self._listener.warn(f"{finding.detector}: {finding.message}")
         self._listener.training(self._follower.progress())
 
@@ -272,41 +305,21 @@ class Supervisor:
         )
         self._gang.kill()
 
-    def _after_loss(self, lost: list[RankEnded]) -> None:
-        """Record the losses; raise when starting again would not help."""
-        events = read_events(self._run)
-        self._raise_if_failed(events)
-        for end in lost:
-            self._agent.write(
-                RankLost(
-                    time_unix=time.time(),
-                    rank=end.rank,
-                    attempt=self._attempt,
-                    exit_code=end.code,
-                    step=_last_step(events, end.rank),
-                    log_tail=_log_tail(self._run, end.rank),
-                )
-            )
-        diagnosis = diagnose_run(self._run)
-        summary = diagnosis.summary
-        if self._restarts >= self._spec.train.max_restarts:
-            self._record_end("failed", _last_step(events) or 0, summary)
-            raise RunError(
-                f"training failed: {summary}",
-                where=str(self._run.root),
-                hint=f"see `ai-cli diagnose {self._run.root}`; the checkpoints are kept, and the "
-                "same command goes on from the newest",
-            )
-        root = diagnosis.root_rank
-        self._layouts.lost(lost[0].rank if root is None else root)
-        self._listener.warn(f"{summary}; starting the ranks again")
+    def _after_loss(self, lost: list[RankEnded], resumed_step: int) -> None:
+        """Do about a loss what helps; raise when starting again would not."""
+        stood = self._watcher.read(self._attempt, self._layouts.plan.layout.ranks)
+        if self._change is not None and not self._has_failed():
+            return  # the ranks were ended on purpose
+        try:
+            self._recovery.after(self._attempt, lost, stood, resumed_step)
+        except CnaiError as error:
+            self._record_end("failed", last_step(read_events(self._run)) or 0, error.message)
+            raise
 
-    def _raise_if_failed(self, events: list[Event]) -> None:
-        failures = [e for e in events if isinstance(e, RankFailed) and e.attempt == self._attempt]
-        if failures:
-            first = failures[0]
-            self._record_end("failed", _last_step(events) or 0, first.message)
-            raise error_of(first.code, first.message, hint=first.hint, where=first.where)
+    def _has_failed(self) -> bool:
+        return any(
+            isinstance(e, RankFailed) and e.attempt == self._attempt for e in read_events(self._run)
+        )
 
     def _stopped(self) -> Interrupted:
         step = (self._run.checkpoint_steps() or [0])[-1]
@@ -329,13 +342,3 @@ class Supervisor:
                 reason=reason,
             )
         )
-
-
-def _last_step(events: list[Event], rank: int | None = None) -> int | None:
-    steps = [e.step for e in events if isinstance(e, StepDone) and rank in {None, e.rank}]
-    return steps[-1] if steps else None
-
-
-def _log_tail(run: RunFolder, rank: int) -> str:
-    log = run.rank_log(rank)
-    return "\n".join(tail(log, _TAIL_LINES)) if log.is_file() else ""

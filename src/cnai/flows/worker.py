@@ -16,7 +16,7 @@ from torch import nn
 
 from cnai.core.batches import BatchReader
 from cnai.core.errors import CnaiError
-from cnai.core.events import RankFailed, RankReady
+from cnai.core.events import Event, RankFailed, RankReady, StepDone
 from cnai.core.layout import ParallelPlan
 from cnai.core.records import convert, decode
 from cnai.core.runfolder import RunFolder
@@ -31,6 +31,7 @@ from cnai.flows.shape import shape_of, steps_of
 from cnai.flows.worker_order import WorkerOrder
 from cnai.models.user_module import check_flow
 from cnai.train.agreement import kept_buffers
+from cnai.train.answering import answering
 from cnai.train.batch import batch_of
 from cnai.train.build import build_decoder
 from cnai.train.checkpoint import Checkpoints
@@ -39,6 +40,7 @@ from cnai.train.loop import Trainer, TrainJob, train
 from cnai.train.module_task import ModuleTask
 from cnai.train.modules import build_module, summed_parameters
 from cnai.train.ranks import Ranks, joined
+from cnai.train.standing import Page, PagedReader
 
 
 def train_rank(context: RankContext) -> int:
@@ -53,7 +55,8 @@ def train_rank(context: RankContext) -> int:
     run = RunFolder(Path(order.run))
     with run.writer(f"rank-{context.rank}") as writer:
         try:
-            _train(context, order, run, writer.write, start)
+            with answering(run.standing, context.rank, order.resume_step) as page:
+                _train(context, order, run, page, _noted(writer.write, page), start)
         except CnaiError as error:
             writer.write(
                 RankFailed(
@@ -71,10 +74,22 @@ def train_rank(context: RankContext) -> int:
     return 0
 
 
+def _noted(write: Callable[[Event], None], page: Page) -> Callable[[Event], None]:
+    """Note each finished step on the page too."""
+
+    def record(event: Event) -> None:
+        write(event)
+        if isinstance(event, StepDone):
+            page.enter("after", step=event.step)
+
+    return record
+
+
 def _train(
     context: RankContext,
     order: WorkerOrder,
     run: RunFolder,
+    page: Page,
     record: Callable[..., None],
     start: float,
 ) -> None:
@@ -100,7 +115,7 @@ def _train(
         timeout_seconds=spec.train.timeout_seconds,
         tied=shape is not None and shape.tied_head,
     )
-    reader = reader_of(order.dataset, spec, plan)
+    reader = PagedReader(reader_of(order.dataset, spec, plan), page)
     with membership as ranks:
         parts, task = _parts(spec, shape, plan, ranks, reader)
         # Running statistics are means over ranks, which count only while their rows are even.

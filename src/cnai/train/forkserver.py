@@ -231,6 +231,8 @@ def main() -> None:
     commands, answers = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # whatever an import prints must not reach the channel of answers
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for question in (signal.SIGUSR1, signal.SIGUSR2):  # asked before a rank can answer
+        signal.signal(question, signal.SIG_IGN)
     for module in sys.argv[1:]:
         importlib.import_module(module)
     os.write(answers, b'{"ready": {}}\n')

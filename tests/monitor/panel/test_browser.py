@@ -8,8 +8,10 @@ import pytest
 from browser_case import FLAGS, chromium, open_page, until
 from cnai.core.events import Finding, Repair
 from cnai.core.runfolder import RunFolder
+from cnai.flows.incident import incident_html
 from cnai.monitor import uplot
 from cnai.monitor.panel import serve_panel
+from diagnose_case import Case, traceback
 from monitor_case import ended, evaluated, lost, saved, started, step
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -234,3 +236,24 @@ def test_a_long_run_is_painted_and_updated_quickly(browser, tmp_path):
         page.close()
     assert painted < 3000, "1 s on an idle machine; tests share theirs"
     assert update < 50
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_an_incident_is_drawn_without_a_complaint(browser, tmp_path, scheme):
+    case = Case(tmp_path)
+    for number in (1, 2, 3):
+        case.step(0, number)
+        case.step(1, number)
+    case.log(1, traceback("ValueError: shapes do not fit"))
+    case.lost(1, 1)
+    with serve_panel(case.run, 0, draw_incident=incident_html) as server:
+        page = open_page(browser, server.url, color_scheme=scheme)
+        page.click("text=Incident")
+        page.wait_for_selector("svg circle.break")
+        root = page.locator("svg text.root")
+        assert root.text_content() == "rank 1"
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (colour == "rgb(15, 18, 23)") == (scheme == "dark")
+        assert page.complaints == []
+        page.close()

@@ -31,9 +31,19 @@ FAULT, UNKNOWN = 10, 11
 @click.option("--top", type=click.IntRange(min=1), default=3, help="Classes of fault to name.")
 @click.option("--explain", metavar="CLASS", help="Tell what a class means and what mends it.")
 @click.option("--apply", is_flag=True, help="Show the change of the spec, ask, and write it.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write the page of a run's incident.")
+@click.option("--follow", is_flag=True, help="Watch a run, and tell when the diagnosis changes.")
 @yes_flag
 def verb(
-    out: Output, paths: tuple[Path, ...], *, top: int, explain: str | None, apply: bool, yes: bool
+    out: Output,
+    paths: tuple[Path, ...],
+    *,
+    top: int,
+    explain: str | None,
+    apply: bool,
+    html: Path | None,
+    follow: bool,
+    yes: bool,
 ) -> int:
     """Find where a run broke, the class of the fault, and repairs.
 
@@ -45,13 +55,29 @@ def verb(
     if explain is not None:
         _explain(out, explain)
         return 0
-    found = diagnose(paths, top=top)
+    found = _followed(out, paths) if follow else diagnose(paths, top=top)
+    if html is not None:
+        _write_page(out, paths, html)
     if not apply:
         out.record(found)
     _show(out, found, top)
     if apply:
         _apply(out, found, paths, yes=yes)
     return {"healthy": 0, "fault": FAULT}.get(str(found.verdict), UNKNOWN)
+
+
+def _followed(out: Output, paths: tuple[Path, ...]) -> Diagnosis:
+    from cnai.flows.diagnose import follow_run, only_run
+
+    return follow_run(only_run(paths, "--follow"), tell=out.note)
+
+
+def _write_page(out: Output, paths: tuple[Path, ...], html: Path) -> None:
+    from cnai.flows.diagnose import only_run
+    from cnai.flows.incident import write_incident
+
+    write_incident(only_run(paths, "--html"), html)
+    out.note(f"the page of the incident is in `{html}`")
 
 
 def _show(out: Output, found: Diagnosis, top: int) -> None:

@@ -187,6 +187,9 @@ class Monitor(Section):
     """Steps between measurements of update norm over weight norm; 0 = never."""
     prometheus_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """Port of `/metrics` while training; none = off (see `ai-cli monitor`)."""
+    stall_seconds: Annotated[float, Field(gt=0)] = 60.0
+    """Shortest time without a step after which the ranks are asked where they stand; it is never
+    shorter than ten usual steps. A rank that hangs is named, and the ranks are started again."""
 
 
 class Compress(Section):

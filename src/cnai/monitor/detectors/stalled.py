@@ -27,13 +27,17 @@ WARM_UP_STEPS = 3
 class Stalled:
     """Speaks once when no rank has finished a step for max(60 s, 10 median steps).
 
+    Args:
+        least_seconds: Instead of the 60 s.
+
     It needs ticks, since a hung run writes nothing. A rank that starts, a checkpoint and a new
     attempt count as life; after a loss or the end of the run it waits for the next step.
     """
 
     name: ClassVar[str] = "stalled"
 
-    def __init__(self) -> None:
+    def __init__(self, least_seconds: float = LEAST_SECONDS) -> None:
+        self._least_seconds = least_seconds
         self._seconds: deque[float] = deque(maxlen=20)
         self._last_unix: float | None = None
         self._steps: dict[int, int] = {}
@@ -63,7 +67,7 @@ class Stalled:
             return None
         usual = median(self._seconds)
         silent = event.time_unix - self._last_unix
-        if silent <= max(LEAST_SECONDS, STEPS * usual):
+        if silent <= max(self._least_seconds, STEPS * usual):
             return None
         self._last_unix = None
         behind = self._behind()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,13 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
@@ -23,6 +29,7 @@ from cnai.core.clock import Clock, SystemClock
 from cnai.core.runfolder import RunFolder
 from cnai.monitor.exporter import render_training
 from cnai.monitor.panel.access import Access, Guard
+from cnai.monitor.panel.incident import style_hash
 from cnai.monitor.panel.logfile import find_lines, log_names
 from cnai.monitor.panel.pictures import POINTS, at_step, curve, mark, news, waits, whole
 from cnai.monitor.panel.record import RunRecord
@@ -31,6 +38,8 @@ from cnai.monitor.uplot import chart_files, missing_charts
 
 STATIC = Path(__file__).parent / "static"
 POLL_SECONDS = 0.5
+Draw = Callable[[RunFolder], str]
+"""Draws a page of a run."""
 _MOST_RECORDS = 8
 _MOST_RUNS = 500
 _HEADERS = {
@@ -93,8 +102,9 @@ class _Stream(StreamingResponse):
 class _Panel:
     """The endpoints."""
 
-    def __init__(self, records: Records, poll_seconds: float) -> None:
+    def __init__(self, records: Records, poll_seconds: float, draw: Draw | None) -> None:
         self._records = records
+        self._draw = draw
         self._poll = poll_seconds
         self._main = records.run.root.resolve().name
         self.closing = asyncio.Event()
@@ -143,6 +153,15 @@ class _Panel:
         """Stream the whole of a run, and then what is new, until the client leaves."""
         record = await self._record(request)
         return _Stream(self._events(record, request), headers=_HEADERS)
+
+    async def incident(self, request: Request) -> Response:
+        """Answer with the page of what broke a run."""
+        run = (await self._record(request)).run
+        if self._draw is None:
+            raise HTTPException(404, "this panel draws no incidents")
+        page = await run_in_threadpool(self._draw, run)
+        policy = f"default-src 'none'; style-src '{style_hash()}'; frame-ancestors 'none'"
+        return HTMLResponse(page, headers={**_HEADERS, "Content-Security-Policy": policy})
 
     async def metrics(self, _request: Request) -> Response:
         """Answer Prometheus."""
@@ -203,6 +222,7 @@ def create_app(
     *,
     clock: Clock | None = None,
     poll_seconds: float = POLL_SECONDS,
+    draw_incident: Draw | None = None,
 ) -> PanelApp:
     """Build the application.
 
@@ -211,9 +231,10 @@ def create_app(
         access: Who may look; only this machine when it is left out.
         clock: For the ages of things.
         poll_seconds: Time between two looks at the files while a page is open.
+        draw_incident: Draws the page of what broke a run; None = there is no such page.
     """
     records = Records(run, clock or SystemClock())
-    panel = _Panel(records, poll_seconds)
+    panel = _Panel(records, poll_seconds, draw_incident)
     routes = [
         Route("/", panel.page),
         Route("/api/about", panel.about),
@@ -223,6 +244,7 @@ def create_app(
         Route("/api/waits", panel.waits),
         Route("/api/logs", panel.logs),
         Route("/api/live", panel.live),
+        Route("/incident", panel.incident),
         Route("/metrics", panel.metrics),
         Route("/favicon.ico", _file(STATIC / "icon.svg")),
         *[Route(f"/charts/{file.name}", _file(file)) for file in chart_files()],

@@ -18,7 +18,7 @@ from cnai.core.errors import RunError
 from cnai.core.runfolder import RunFolder
 from cnai.monitor.exporter import cannot_listen
 from cnai.monitor.panel.access import Access
-from cnai.monitor.panel.app import POLL_SECONDS, PanelApp, create_app
+from cnai.monitor.panel.app import POLL_SECONDS, Draw, PanelApp, create_app
 
 _START_SECONDS = 60.0
 
@@ -89,6 +89,7 @@ def serve_panel(
     token: str | None = None,
     clock: Clock | None = None,
     poll_seconds: float = POLL_SECONDS,
+    draw_incident: Draw | None = None,
 ) -> PanelServer:
     """Serve the panel of a run and its `/metrics`; port 0 takes any free one.
 
@@ -96,7 +97,13 @@ def serve_panel(
         SpecError: Other machines could reach the host, and there is no good token.
         RunError: The port is taken or may not be used.
     """
-    app = create_app(run, Access.of(host, token), clock=clock, poll_seconds=poll_seconds)
+    app = create_app(
+        run,
+        Access.of(host, token),
+        clock=clock,
+        poll_seconds=poll_seconds,
+        draw_incident=draw_incident,
+    )
     return PanelServer(run, _bound(host, port), app)
 
 
