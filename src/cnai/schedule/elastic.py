@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cnai.schedule.jobs import JobRow
+from cnai.schedule.queues import Quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class Candidate:
     speeds: tuple[float, ...]
     gpu_milli: int
     weight: float
+    queue: str = ""
 
 
 def sizes_of(row: JobRow, least_efficiency: float = 0.0) -> tuple[int, ...]:
@@ -49,7 +51,9 @@ def sizes_of(row: JobRow, least_efficiency: float = 0.0) -> tuple[int, ...]:
     return tuple(size for size in good if row.curve.speed(size) / size >= least_efficiency * alone)
 
 
-def spread(candidates: Sequence[Candidate], free_milli: int) -> dict[int, int]:
+def spread(
+    candidates: Sequence[Candidate], free_milli: int, quota: Quota | None = None
+) -> dict[int, int]:
     """Return the workers of each candidate; all fit into what is free.
 
     Candidates are admitted at their least size in the order given, those that do not fit are left
@@ -59,7 +63,7 @@ def spread(candidates: Sequence[Candidate], free_milli: int) -> dict[int, int]:
     level: dict[int, int] = {}
     for index, one in enumerate(candidates):
         need = one.sizes[0] * one.gpu_milli
-        if need <= free_milli:
+        if need <= free_milli and not forbidden(quota, one.queue, need):
             level[index] = 0
             free_milli -= need
     heap = [step for index in level if (step := _step(candidates[index], index, 0, free_milli))]
@@ -68,6 +72,8 @@ def spread(candidates: Sequence[Candidate], free_milli: int) -> dict[int, int]:
         _, index, target = heapq.heappop(heap)
         one = candidates[index]
         need = (one.sizes[target] - one.sizes[level[index]]) * one.gpu_milli
+        if forbidden(quota, one.queue, need if need <= free_milli else 0):
+            continue
         if need <= free_milli:
             free_milli -= need
             level[index] = target
@@ -76,6 +82,16 @@ def spread(candidates: Sequence[Candidate], free_milli: int) -> dict[int, int]:
         if step:
             heapq.heappush(heap, step)
     return {candidates[index].place: candidates[index].sizes[at] for index, at in level.items()}
+
+
+def forbidden(quota: Quota | None, queue: str, milli: int) -> bool:
+    """Tell whether a limit of a queue forbids so much more; if not, it is counted."""
+    if quota is None:
+        return False
+    if quota.blocker(queue, milli):
+        return True
+    quota.add(queue, milli)
+    return False
 
 
 def _step(one: Candidate, index: int, at: int, free_milli: int) -> tuple[float, int, int] | None:

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from cnai.schedule.actions import Action, Reason
 from cnai.schedule.draft import Draft
-from cnai.schedule.elastic import Candidate, sizes_of, spread
+from cnai.schedule.elastic import Candidate, forbidden, sizes_of, spread
 from cnai.schedule.jobs import State
 from cnai.schedule.nodes import Trial
 from cnai.schedule.placement.scores import BestFit, Scorer
-from cnai.schedule.policies.preemptive import admit
+from cnai.schedule.policies.preemptive import admit, quota_of
 from cnai.schedule.predict import History
+from cnai.schedule.queues import Quota
 from cnai.schedule.view import ClusterView
 
 Floats = NDArray[np.float64]
@@ -133,41 +134,71 @@ class Adaptive:
         return np.where(np.isnan(declared), expected, np.maximum(declared, 1.0))
 
     def _resize(self, draft: Draft, now: float) -> None:
-        view = draft.view
-        jobs = view.jobs
-        rest = self.rest(view)
-        order = np.lexsort((jobs.serial, rest, -jobs.priority)).tolist()
-        candidates = [self._candidate(view, place, float(rest[place])) for place in order]
-        targets = spread(candidates, view.nodes.capacity_milli)
-        speeds = {one.place: dict(zip(one.sizes, one.speeds, strict=True)) for one in candidates}
+        """Bring sizes to their targets: first what has to shrink, then starts, then growth."""
+        view, jobs = draft.view, draft.view.jobs
+        order, rest = self._line(view, now)
+        candidates = {place: self._candidate(view, place, float(rest[place])) for place in order}
+        limits = Quota(view.queues, {}) if view.queues else None
+        targets = spread(list(candidates.values()), view.nodes.capacity_milli, limits)
+        quota = quota_of(view)
         starts = [place for place in order if not jobs.workers[place] and place in targets]
-        free = view.nodes.free_milli
-        need = sum(targets[place] * jobs.rows[place].demand.total_milli for place in starts)
-        for place in reversed(order):
-            if need <= free:
-                break
-            now_workers = int(jobs.workers[place])
-            target = targets.get(place, 0)
-            if now_workers > target:
-                free += (now_workers - target) * jobs.rows[place].demand.total_milli
-                if target:
-                    draft.resize(place, target, Reason("makes_room", {"to": target}))
-                else:
-                    draft.release(place)
-                    draft.preempt(place, Reason("pushed_out"))
+        self._shrink(draft, order, targets, starts, quota)
         for place in starts:
-            self._start(draft, place, targets[place], candidates)
+            self._start(draft, candidates[place], targets[place], quota)
         for place in order:
             before, target = int(jobs.workers[place]), targets.get(place, 0)
-            if before and target > before and self._pays(view, place, speeds[place], target, now):
-                extra = (target - before) * jobs.rows[place].demand.total_milli
-                if extra <= view.nodes.free_milli:
+            if before and target > before and self._pays(view, candidates[place], target, now):
+                extra = (target - before) * candidates[place].gpu_milli
+                if extra <= view.nodes.free_milli and not forbidden(
+                    quota, candidates[place].queue, extra
+                ):
                     draft.resize(place, target, Reason("worth_more", {"to": target}))
 
-    def _start(self, draft: Draft, place: int, target: int, candidates: list[Candidate]) -> None:
-        sizes = next(one.sizes for one in candidates if one.place == place)
-        for size in reversed([one for one in sizes if one <= target]):
-            if draft.start(place, size, Reason("admitted", {"workers": size})):
+    def _line(self, view: ClusterView, now: float) -> tuple[list[int], Floats]:
+        """Return who is served first, and what each still needs."""
+        jobs = view.jobs
+        rest = self.rest(view)
+        classes = self.classes(view, now)
+        turn = np.where(classes < -_GUARANTEED / 2, 0, np.where(classes < -_STARVED / 2, 1, 2))
+        return np.lexsort((jobs.serial, rest, turn, -jobs.priority)).tolist(), rest
+
+    @staticmethod
+    def _shrink(
+        draft: Draft, order: list[int], targets: dict[int, int], starts: list[int],
+        quota: Quota | None,
+    ) -> None:  # fmt: skip
+        """Make jobs smaller or stop them, last in line first, until the starts have room.
+
+        Where queues have limits every target is kept, since room alone does not say who may start.
+        """
+        jobs, nodes = draft.view.jobs, draft.view.nodes
+        free = nodes.free_milli
+        need = sum(targets[place] * jobs.rows[place].demand.total_milli for place in starts)
+        for place in reversed(order):
+            if need <= free and (quota is None or not starts):
+                break
+            before, target = int(jobs.workers[place]), targets.get(place, 0)
+            row = jobs.rows[place]
+            if before <= target or not row.demand.gpus:
+                continue
+            if not target:
+                draft.release(place)
+                draft.preempt(place, Reason("pushed_out"))
+            elif not draft.resize(place, target, Reason("makes_room", {"to": target})):
+                continue
+            gone = (before - target) * row.demand.total_milli
+            free += gone
+            if quota:
+                quota.add(row.queue, -gone)
+
+    @staticmethod
+    def _start(draft: Draft, one: Candidate, target: int, quota: Quota | None) -> None:
+        """Start a job at its target, or at the largest smaller size that can be placed."""
+        for size in reversed([size for size in one.sizes if size <= target]):
+            if quota and quota.blocker(one.queue, size * one.gpu_milli):
+                continue
+            if draft.start(one.place, size, Reason("admitted", {"workers": size})):
+                forbidden(quota, one.queue, size * one.gpu_milli)
                 return
 
     def _candidate(self, view: ClusterView, place: int, rest: float) -> Candidate:
@@ -182,15 +213,15 @@ class Adaptive:
             sizes=sizes,
             speeds=speeds,
             gpu_milli=row.demand.total_milli,
+            queue=row.queue,
             weight=max(rest / max(row.workers, 1), 1.0) ** -self.weight_power,
         )
 
-    def _pays(
-        self, view: ClusterView, place: int, speeds: dict[int, float], target: int, now: float
-    ) -> bool:
+    def _pays(self, view: ClusterView, one: Candidate, target: int, now: float) -> bool:
         """Whether a larger size earns its restart, and the job has kept its size long enough."""
         jobs = view.jobs
-        if now - jobs.changed[place] < self.dwell_seconds:
+        if now - jobs.changed[one.place] < self.dwell_seconds:
             return False
-        before = speeds.get(int(jobs.workers[place]), 0.0)
+        speeds = dict(zip(one.sizes, one.speeds, strict=True))
+        before = speeds.get(int(jobs.workers[one.place]), 0.0)
         return speeds[target] >= (1 + self.least_gain) * before

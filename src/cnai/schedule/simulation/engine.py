@@ -9,7 +9,7 @@ import numpy as np
 
 from cnai.schedule.actions import Action, Evict, Migrate, Preempt, Resize, Start
 from cnai.schedule.decide import Policy, decide
-from cnai.schedule.jobs import JobRow, Jobs, State
+from cnai.schedule.jobs import JobRow
 from cnai.schedule.ledger import Ledger
 from cnai.schedule.nodes import NodeRow, Nodes
 from cnai.schedule.queues import Queues
@@ -74,6 +74,7 @@ class Simulation:
     Attributes:
         knows_truth: Whether policies may see true times; only for yardsticks.
         restart_seconds: Time that a job loses when it goes on after a stop or with another size.
+        until: Moment at which the simulation is left as it stands.
         on_progress: Gets finished and all jobs now and then.
     """
 
@@ -84,6 +85,7 @@ class Simulation:
     node_events: Sequence[NodeEvent] = ()
     restart_seconds: float = 30.0
     knows_truth: bool = False
+    until: float = float("inf")
     on_progress: Callable[[int, int], None] = lambda _done, _all: None
     on_decision: Callable[[ClusterView, float, list[Action]], None] | None = None
 
@@ -111,7 +113,7 @@ class Simulation:
             due = coming[next_job].arrives if next_job < len(coming) else np.inf
             happens = events[next_event].time if next_event < len(events) else np.inf
             moment = min(due, self._next_finish(), wake, happens)
-            if moment == np.inf:
+            if moment == np.inf or moment > self.until:
                 break
             self._advance(max(moment, self.now))
             self._finish_due()
@@ -284,11 +286,3 @@ class Simulation:
             life.held_since = self.now
             life.finish = life.ready + max(life.left, 0.0) / life.speed
         self._mark(place)
-
-
-def waits(view: ClusterView) -> int:
-    """Return how many jobs wait."""
-    return int((view.jobs.state == State.WAITING).sum())
-
-
-__all__ = ["Jobs", "NodeEvent", "SimulatedJob", "SimulatedPhase", "Simulation", "waits"]

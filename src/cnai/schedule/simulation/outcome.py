@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,12 +83,19 @@ class Outcome:
     track: Track
     ledger: Ledger
     decisions: int
-    cpu_seconds: float = field(default=0.0)
 
     @property
     def completions(self) -> Floats:
         """Completion times in seconds."""
         return np.array([job.completion_seconds for job in self.jobs])
+
+    @property
+    def utilisation(self) -> float:
+        """GPU time held by jobs over GPU time there, from the first arrival to the last end."""
+        used, there = np.array(self.track.used), np.array(self.track.capacity)
+        spans = np.diff(np.array(self.track.times))
+        whole = float((there[:-1] * spans).sum()) if spans.size else 0.0
+        return float((used[:-1] * spans).sum()) / whole if whole else 0.0
 
     def summary(self) -> dict[str, float | int | str]:
         """Return the numbers that policies are compared by."""
@@ -108,6 +115,7 @@ class Outcome:
             "gpu_hours": sum(job.gpu_seconds for job in self.jobs) / 3600,
             "resizes_per_job": sum(job.resizes for job in self.jobs) / count,
             "restarts_per_job": sum(job.restarts for job in self.jobs) / count,
+            "utilisation": self.utilisation,
             "cost": money(self.ledger.billed),
             "decisions": self.decisions,
         }

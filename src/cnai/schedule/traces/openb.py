@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from cnai.schedule.demand import WHOLE, Demand
+from cnai.schedule.jobs import JobRow
 from cnai.schedule.nodes import NodeRow
+from cnai.schedule.simulation.engine import SimulatedJob, SimulatedPhase
 from cnai.schedule.traces.table import Record, records
 
 
@@ -72,3 +74,23 @@ def arrivals(
         coming.append(pod)
         asked += pod.total_milli
     return coming
+
+
+def read_pod_jobs(path: Path) -> list[SimulatedJob]:
+    """Read pods with `creation_time` and `deletion_time` as jobs of one worker.
+
+    Raises:
+        DataError: The table is not of this kind.
+    """
+    jobs = []
+    for place, line in enumerate(records(path)):
+        arrives = line.seconds("creation_time")
+        began = line.number("scheduled_time", default=arrives)
+        seconds = line.seconds("deletion_time") - max(arrives, began)
+        if seconds <= 0:
+            continue
+        name = line.text("name", default=f"pod-{place}")
+        row = JobRow(name=name, demand=_demand(line), arrived=arrives, oracle_seconds=seconds)
+        phase = SimulatedPhase(row=row, seconds=seconds)
+        jobs.append(SimulatedJob(name=name, arrives=arrives, phases=(phase,)))
+    return jobs
