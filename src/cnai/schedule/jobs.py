@@ -37,8 +37,7 @@ class JobRow:
         group: Who it is like, for predictions: user, queue or name of the work.
         declared_seconds: Time that it needs at `workers`, where the spec tells; else NaN.
         oracle_seconds: The true time, for yardsticks in simulations; else NaN.
-        deadline: Moment at which it should be done; infinity means none.
-        budget_micros: Money that it may cost, in millionths of the currency; None means no limit.
+        phase: What it does now; only told, in ledgers and lists.
     """
 
     name: str
@@ -54,8 +53,6 @@ class JobRow:
     curve: Curve | None = None
     declared_seconds: float = float("nan")
     oracle_seconds: float = float("nan")
-    deadline: float = float("inf")
-    budget_micros: int | None = None
     phase: str = "steady"
 
     @property

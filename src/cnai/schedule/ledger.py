@@ -24,7 +24,6 @@ class Spent(StrEnum):
     USEFUL = "useful"
     RESTART = "restart"
     IDLE = "idle"
-    FRAGMENT = "fragment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
