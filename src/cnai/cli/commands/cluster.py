@@ -13,7 +13,7 @@ state_option = click.option(
     "--state",
     type=click.Path(path_type=Path),
     default="state.json",
-    help="A cluster written down, as by `ai-cli simulate cluster --state`.",
+    help="A cluster written down by `ai-cli simulate cluster`.",
 )
 
 
