@@ -109,12 +109,12 @@ class QuantisedGradient(KeptScorer):
         cpu = nodes.cpu_left[rows]
         total = nodes.gpu_total[rows]
         allowed = measure.allowed(nodes)[rows]
-        cells = measure.table[left]
-        packed = cells.sum(axis=1, dtype=np.int32)
+        packed = measure.packed(left)
         before = measure.useless(packed, cpu, total, allowed)
         cpu_after = cpu - demand.cpu_milli
         tie = leftover(nodes, demand, rows) if self.ties else np.zeros(len(rows))
         if demand.shares:
+            cells = measure.table[left]
             moved = packed[:, None] - cells + measure.table[np.maximum(left - demand.gpu_milli, 0)]
             after = measure.useless(
                 moved,
