@@ -105,3 +105,35 @@ def test_progress_is_told(monkeypatch):
     play(jobs, Fifo(), 1, on_progress=lambda done, every: told.append((done, every)))
     assert told[-1][1] == 40
     assert told == sorted(told)
+
+
+def phased(name, *phases):
+    return SimulatedJob(name=name, arrives=0, phases=tuple(one.phases[0] for one in phases))
+
+
+CPU = Demand(cpu_milli=1000)
+
+
+def test_phases_that_need_the_same_follow_each_other_without_a_queue():
+    two = phased("a", job("a", 50, 8), job("a", 50, 8))
+    done, _ = play([two, job("b", 10, 8, arrives=1)], Fifo(), 8)
+    assert done["a"].ended == 100
+
+
+def test_gpus_are_held_through_a_phase_that_is_shorter_than_a_restart():
+    parts = (job("a", 50, 8), job("a", 20, demand=CPU, declared_seconds=20), job("a", 50, 8))
+    done, _ = play([phased("a", *parts), job("b", 10, 8, arrives=1)], Fifo(), 8)
+    assert (done["a"].ended, done["a"].gpu_seconds) == (120, 8 * 120)
+
+
+def test_gpus_are_released_for_a_longer_phase_and_the_restart_is_paid():
+    parts = (job("a", 50, 8), job("a", 40, demand=CPU, declared_seconds=40), job("a", 50, 8))
+    done, _ = play([phased("a", *parts), job("b", 10, 8, arrives=1)], Fifo(), 8)
+    assert done["b"].started == 50
+    assert done["a"].ended == 50 + 40 + 30 + 50
+
+
+def test_gpus_are_released_for_a_phase_of_which_nobody_knows_the_length():
+    parts = (job("a", 50, 8), job("a", 20, demand=CPU), job("a", 50, 8))
+    done, _ = play([phased("a", *parts)], Fifo(), 8)
+    assert done["a"].gpu_seconds == 8 * (50 + 30 + 50)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from cnai.schedule.decide import Policy, decide
 from cnai.schedule.jobs import JobRow
 from cnai.schedule.ledger import Ledger
 from cnai.schedule.nodes import NodeRow, Nodes
+from cnai.schedule.phases import keeps_machines
 from cnai.schedule.queues import Queues
 from cnai.schedule.simulation.outcome import JobOutcome, Outcome, Track
 from cnai.schedule.view import ClusterView
@@ -52,7 +53,11 @@ class NodeEvent:
 
 @dataclass(slots=True)
 class _Life:
-    """What the engine alone knows of an active job."""
+    """What the engine alone knows of an active job.
+
+    Attributes:
+        owes: Whether its next start pays for a restart.
+    """
 
     job: SimulatedJob
     phase: int = 0
@@ -62,6 +67,7 @@ class _Life:
     finish: float = float("inf")
     started: float | None = None
     gpu_seconds: float = 0.0
+    owes: bool = False
     restarts: int = 0
     resizes: int = 0
     held_since: float = 0.0
@@ -185,15 +191,39 @@ class Simulation:
         """Let a job go on in its next phase; False when it has ended."""
         life = self._lives[place]
         self._settle(place)
-        self.view.stop(place, self.now)
         if life.phase + 1 == len(life.job.phases):
+            self.view.stop(place, self.now)
             return False
         life.phase += 1
-        life.left = life.job.phases[life.phase].seconds
-        life.finish = np.inf
-        self.view.jobs.change_phase(place, self._row(life.job, life.phase), self.now)
-        self._mark(place)
+        phase = life.job.phases[life.phase]
+        before = self.view.jobs.rows[place]
+        life.left = phase.seconds
+        expected = phase.row.declared_seconds
+        if keeps_machines(before, phase.row, expected, self.restart_seconds):
+            self._go_on(place, before, phase.row)
+        else:
+            self.view.stop(place, self.now)
+            life.owes = life.owes or bool(before.demand.gpus)
+            life.finish = np.inf
+            self.view.jobs.change_phase(place, phase.row, self.now)
+            self._mark(place)
         return True
+
+    def _go_on(self, place: int, before: JobRow, row: JobRow) -> None:
+        """Let a job begin its next phase on the machines that it has."""
+        held = replace(row, demand=before.demand, workers=before.workers)
+        self.view.jobs.change_phase(place, held, float(self.view.jobs.since[place]))
+        self._run(place, max(0.0, self._lives[place].ready - self.now))
+
+    def _run(self, place: int, delay: float) -> None:
+        """Set how fast a job that holds machines works, and when it will have ended."""
+        life, row = self._lives[place], self.view.jobs.rows[place]
+        workers = int(self.view.jobs.workers[place])
+        life.speed = row.curve.speed(workers) / row.curve.speed(row.workers) if row.curve else 1.0
+        life.ready = self.now + delay
+        life.held_since = self.now
+        life.finish = life.ready + max(life.left, 0.0) / life.speed
+        self._mark(place)
 
     def _record(self, place: int) -> None:
         life, jobs = self._lives[place], self.view.jobs
@@ -243,6 +273,7 @@ class Simulation:
         self.view.stop(place, self.now)
         self.view.jobs.restarts[place] += 1
         life.restarts += 1
+        life.owes = True
         life.finish = np.inf
         self._mark(place)
 
@@ -267,22 +298,17 @@ class Simulation:
     def _do(self, action: Action, place: int) -> None:
         life, jobs = self._lives[place], self.view.jobs
         self._settle(place)
-        fresh = isinstance(action, Start) and life.restarts == 0
         self.view.apply(action, place, self.now)
         if isinstance(action, (Preempt, Evict)):
             life.restarts += 1
+            life.owes = True
             life.finish = np.inf
+            self._mark(place)
         elif isinstance(action, (Start, Resize, Migrate)):
             life.resizes += isinstance(action, Resize)
             life.restarts += isinstance(action, Migrate)
             if life.started is None:
                 life.started = self.now
-            row = jobs.rows[place]
-            workers = int(jobs.workers[place])
-            life.speed = (
-                row.curve.speed(workers) / row.curve.speed(row.workers) if row.curve else 1.0
-            )
-            life.ready = self.now + (0.0 if fresh else self.restart_seconds)
-            life.held_since = self.now
-            life.finish = life.ready + max(life.left, 0.0) / life.speed
-        self._mark(place)
+            owes = not isinstance(action, Start) or (life.owes and jobs.rows[place].demand.gpus)
+            self._run(place, self.restart_seconds if owes else 0.0)
+            life.owes = life.owes and not owes
