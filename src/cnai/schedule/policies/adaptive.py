@@ -50,8 +50,8 @@ class Adaptive:
     learn_after: int = 200
     weight_power: float = 0.0
     least_gain: float = 0.1
-    least_efficiency: float = 0.4
-    dwell_seconds: float = 600.0
+    least_efficiency: float = 0.6
+    dwell_seconds: float = 1800.0
     quantum_seconds: float = 300.0
     longest_wait_seconds: float = 7 * 86400.0
     uses_declared: bool = True
