@@ -90,6 +90,12 @@ def module_is_a_function(asked: Asked) -> Iterator[Mistake]:
             f"`train.z_loss` is {asked.spec.train.z_loss:g}, which is for the logits of a decoder",
             "remove it, or add it to a loss of your own (`model.loss`)",
         )
+    if module is not None and asked.spec.train.documents == "apart":
+        yield Mistake(
+            ("train.documents", "model.module"),
+            "`train.documents` is `apart`, which is for a decoder",
+            "remove it, or keep documents apart inside your own module",
+        )
     for key, value, asked_for in (
         ("model.loss", loss, loss != "cross_entropy"),
         ("data.source", source, source is not None),
@@ -200,6 +206,29 @@ def split_backward_is_left_alone(asked: Asked) -> Iterator[Mistake]:
                 f"`{key}` is {value}, but the schedule {pipeline.schedule} takes the backward pass "
                 "of a layer apart",
                 f"use the schedule Interleaved1F1B, or remove `{key}`",
+            )
+
+
+def float8_rests_on_bfloat16(asked: Asked) -> Iterator[Mistake]:
+    """Products in 8-bit floats give bfloat16, and train the matrices of a decoder."""
+    spec = asked.spec
+    if not spec.train.float8:
+        return
+    if spec.train.precision != "bfloat16":
+        yield Mistake(
+            ("train.float8", "train.precision"),
+            f"`train.float8` goes with bfloat16, and `train.precision` is {spec.train.precision}",
+            "set `train.precision: bfloat16`",
+        )
+    for key, asked_for in (
+        ("model.module", spec.model.module is not None),
+        ("train.lora.rank", spec.train.lora.rank > 0),
+    ):
+        if asked_for:
+            yield Mistake(
+                ("train.float8", key),
+                f"`train.float8` is for the weights of a decoder, and `{key}` is given",
+                "remove one of the two",
             )
 
 
@@ -336,6 +365,7 @@ RULES: tuple[Rule, ...] = (
     group_splits_the_weights,
     schedule_has_its_stages,
     split_backward_is_left_alone,
+    float8_rests_on_bfloat16,
     stages_have_layers,
     sizes_make_the_ranks,
     batch_divides,
