@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUN    := OMP_WAIT_POLICY=PASSIVE
 PREDICTIONS ?= diagnose-predictions.jsonl
 
-.PHONY: help demo test fast check format docs bench bench-train bench-compress bench-diagnose setup services weights clean
+.PHONY: help demo test fast check format docs bench bench-train bench-compress bench-diagnose bench-schedule setup services weights clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -54,6 +54,10 @@ bench-diagnose: $(VENV)/.dev  ## Eight living faults beside torchrun, and labell
 	@test -n "$(LOGS)" || { echo "no logs given; name a file of labelled logs with LOGS=FILE.jsonl" >&2; exit 2; }
 	$(BIN)/python benchmarks/diagnose.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)"
 	$(BIN)/python benchmarks/diagnose_score.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)" --misses
+
+bench-schedule: $(VENV)/.dev  ## Our scheduler beside others on real traces: make bench-schedule TRACES=DIR
+	@test -n "$(TRACES)" || { echo "no traces given; name their folder with TRACES=DIR" >&2; exit 2; }
+	$(BIN)/python benchmarks/schedule.py all --traces "$(TRACES)"
 
 bench-compress: $(VENV)/.dev  ## INT8 of real model files, fetched once, beside onnxruntime's own quantizer.
 	$(RUN) $(BIN)/python -W ignore benchmarks/compress.py

@@ -40,6 +40,8 @@ VERBS = {
     "eval": "Measure perplexity and bits per byte of a checkpoint on the validation split.",
     "export": "Write a checkpoint of a run as a model folder in Hugging Face layout.",
     "serve": "Serve a model folder, or the smallest model of a run, until Ctrl-C.",
+    "cluster": "Look at a cluster that was written down.",
+    "simulate": "Play a cluster with made-up time: which policy serves these jobs best.",
     "explain": "Tell what a key of the spec means.",
     "config": "Show the values of a spec and where each comes from.",
     "doctor": "Check that this machine is ready.",
