@@ -96,6 +96,36 @@ class StepDone(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankMeasured(Event):
+    """What a rank measured of itself, every few steps and before its first.
+
+    Attributes:
+        step: Steps finished.
+        rss_bytes: Host memory of its process; None where that is not known.
+        device_bytes: Device memory of its tensors; None without a device of its own.
+        copy: What it holds of the model; ranks that say the same hold the same numbers.
+        weights_hash: Hash of these numbers, 16 hex digits; None when nobody holds a copy.
+        batches: Hash of the rows of each step since the last such event.
+        optimizer_steps: Steps that the optimizer has counted itself; None where it counts none.
+        training: Share of the modules which act differently in training that are in that mode;
+            None when there are none.
+        skipped_steps: Steps without an update because of a number that was not finite, so far.
+    """
+
+    rank: int
+    attempt: int
+    step: int
+    rss_bytes: int | None = None
+    device_bytes: int | None = None
+    copy: str = ""
+    weights_hash: str | None = None
+    batches: tuple[str, ...] = ()
+    optimizer_steps: int | None = None
+    training: float | None = None
+    skipped_steps: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationDone(Event):
     """The model was measured on validation sequences while it was trained.
 
@@ -230,7 +260,11 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding(Event):
-    """A fault or an anomaly that was detected, with what to do about it."""
+    """A fault or an anomaly that was detected, with what to do about it.
+
+    Attributes:
+        cause: The detector whose finding shortly before explains this one; None = it stands alone.
+    """
 
     detector: str
     severity: str
@@ -240,6 +274,7 @@ class Finding(Event):
     layer: str | None = None
     evidence: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,8 +290,8 @@ class RunEnded(Event):
 KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        AttemptStarted, RankReady, StepDone, EvaluationDone, CheckpointSaved, CheckpointRejected,
-        RankFailed, RankLost, LayoutChanged, Rebalanced, Finding, RunEnded,
+        AttemptStarted, RankReady, StepDone, RankMeasured, EvaluationDone, CheckpointSaved,
+        CheckpointRejected, RankFailed, RankLost, LayoutChanged, Rebalanced, Finding, RunEnded,
     )
 }  # fmt: skip
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 
 import torch
+
+from cnai.core.layout import Place
 
 
 def make_deterministic() -> None:
@@ -15,3 +18,19 @@ def make_deterministic() -> None:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(True)
+
+
+def seed_draws(seed: int, device: torch.device) -> None:
+    """Seed what draws on this rank's devices.
+
+    torch.manual_seed would queue a call, with its stack, for a GPU that may never come.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+
+
+def seed_of_step(seed: int, step: int, place: Place) -> int:
+    """Return a seed that stages and copies of the model do not share, but a split layer does."""
+    words = f"{seed} {step} {place.pipeline} {place.data}".encode()
+    return int.from_bytes(hashlib.sha256(words).digest()[:8])
