@@ -109,7 +109,8 @@ class RankMeasured(Event):
         optimizer_steps: Steps that the optimizer has counted itself; None where it counts none.
         training: Share of the modules which act differently in training that are in that mode;
             None when there are none.
-        skipped_steps: Steps without an update because of a number that was not finite, so far.
+        chance_loss: Entropy of what is to be predicted, nats: the loss of who knows only how often
+            each occurs; None where that cannot be counted.
     """
 
     rank: int
@@ -122,7 +123,7 @@ class RankMeasured(Event):
     batches: tuple[str, ...] = ()
     optimizer_steps: int | None = None
     training: float | None = None
-    skipped_steps: int = 0
+    chance_loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

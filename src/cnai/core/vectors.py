@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,7 @@ import numpy.typing as npt
 from cnai.core.errors import DataError
 from cnai.core.events import Event
 from cnai.core.files import saving
-from cnai.core.records import decode, encode
+from cnai.core.records import decode, encode, to_dict
 
 Vector = npt.NDArray[np.float32]
 
@@ -34,9 +33,15 @@ _COLUMNS, _VALUES = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the places of a vector stand for: groups, each with the names of its members."""
+    """What the places of a vector stand for: groups, each with the names of its members.
+
+    Attributes:
+        matrices: Parameters with more than one axis, with the numbers of each, in the order of the
+            model; the others are biases and scales.
+    """
 
     groups: tuple[tuple[str, tuple[str, ...]], ...]
+    matrices: tuple[tuple[str, int], ...] = ()
 
     @property
     def width(self) -> int:
@@ -98,7 +103,7 @@ class VectorWriter:
         """
         head = b""
         if record.columns != self._columns:
-            head = _frame(_COLUMNS, encode({"groups": record.columns.groups}))
+            head = _frame(_COLUMNS, encode(to_dict(record.columns)))
         values = np.ascontiguousarray(record.values, dtype="<f4")
         row = _ROW.pack(record.time_unix, record.step, record.attempt) + values.tobytes()
         line = head + _frame(_VALUES, row)
@@ -170,11 +175,11 @@ class VectorFollower:
 
     def _read_columns(self, payload: bytes) -> Columns | None:
         try:
-            plain: dict[str, Any] = decode(dict, payload, where=str(self._path))
+            found = decode(Columns, payload, where=str(self._path))
         except DataError:
             self.skipped += 1
             return None
-        return Columns(tuple((name, tuple(members)) for name, members in plain["groups"]))
+        return found
 
 
 def read_vectors(path: Path) -> list[LayersMeasured]:

@@ -43,6 +43,7 @@ from cnai.train.probe_record import Sink, careful_sink
 from cnai.train.probe_spread import Spread, copies_of, is_distributed, local_gradient
 from cnai.train.probe_trainer import ProbeSettings
 from cnai.train.probe_vitals import (
+    Targets,
     arrays_of,
     device_bytes,
     hash_of_rows,
@@ -108,7 +109,9 @@ class Probe:
         self._activations = Activations([model], logits=self._settings.logits)
         copies = copies_of(parameters)
         self._places = Places(
-            [(name, copies[name]) for name, _ in parameters], self._activations.names
+            [(name, copies[name]) for name, _ in parameters],
+            self._activations.names,
+            {name: one.numel() for name, one in parameters if one.dim() > 1},
         )
         self._has_copy = any(value > 1 for value in copies.values())
         self._spread = Spread(self._places, self._parameters)
@@ -119,6 +122,7 @@ class Probe:
         self._waiting: _Waiting | None = None
         self._broken = False
         self._batches: list[str] = []
+        self._targets = Targets()
         self._waited = 0.0
         self._started = time.perf_counter()
         self._hooks = [
@@ -145,7 +149,9 @@ class Probe:
 
     def saw(self, batch: Any) -> None:
         """Note the rows of a step, from which repeated data shows."""
-        self._batches.append(hash_of_rows(arrays_of(batch)))
+        rows = arrays_of(batch)
+        self._batches.append(hash_of_rows(rows))
+        self._targets.add(rows)
 
     def done(self, loss: Tensor | float, *, tokens: int = 0, waited: float | None = None) -> None:
         """Note the loss of a step; call it after `optimizer.step()`.
@@ -361,6 +367,7 @@ class Probe:
                 batches=tuple(self._batches),
                 optimizer_steps=optimizer_steps([self._optimizer]),
                 training=training_share([self._model]),
+                chance_loss=self._targets.entropy(),
             )
         )
         self._batches.clear()

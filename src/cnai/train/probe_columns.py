@@ -22,6 +22,7 @@ from cnai.core.vectors import Columns, Vector
 NORMS = ("gradient", "update", "weight")
 """Groups whose sums are of squares; all others are means."""
 
+_SIZES = "#"
 _INDEX = re.compile(r"\.(\d+)\.")
 
 
@@ -34,13 +35,24 @@ class Places:
     Args:
         parameters: Name and number of ranks with the same numbers, in the order of the model.
         means: Names of what is measured besides, by group.
+        matrices: Numbers in each parameter with more than one axis.
     """
 
     def __init__(
-        self, parameters: Sequence[tuple[str, float]], means: Mapping[str, Sequence[str]]
+        self,
+        parameters: Sequence[tuple[str, float]],
+        means: Mapping[str, Sequence[str]],
+        matrices: Mapping[str, int],
     ) -> None:
-        mine = {"": [name for name, _ in parameters], **{g: list(n) for g, n in means.items()}}
+        sizes = [f"{count} {name}" for name, count in matrices.items()]
+        names_here = [name for name, _ in parameters]
+        mine = {"": names_here, _SIZES: sizes, **{g: list(n) for g, n in means.items()}}
         all_of = gathered(mine)
+        held = {
+            name: int(count)
+            for one in all_of
+            for count, name in (size.split(" ", 1) for size in one.pop(_SIZES, ()))
+        }
         names = in_order([one[""] for one in all_of])
         groups = dict.fromkeys(NORMS, names)
         shares = {group: {name: 1 / copies for name, copies in parameters} for group in NORMS}
@@ -49,7 +61,10 @@ class Places:
             groups[group] = in_order(lists)
             holders = Counter(name for one in lists for name in one)
             shares[group] = {name: 1 / holders[name] for name in means.get(group, ())}
-        self.columns = Columns(tuple((name, tuple(members)) for name, members in groups.items()))
+        self.columns = Columns(
+            tuple((name, tuple(members)) for name, members in groups.items()),
+            tuple((name, held[name]) for name in names if name in held),
+        )
         self._index = {
             group: np.array([members.index(name) for name in shares[group]], dtype=np.int64)
             for group, members in groups.items()

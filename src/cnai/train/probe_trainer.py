@@ -18,6 +18,7 @@ from cnai.train.probe_columns import Places, gathered
 from cnai.train.probe_origin import origin_of
 from cnai.train.probe_record import Record, Sink
 from cnai.train.probe_vitals import (
+    Targets,
     device_bytes,
     hash_of_rows,
     hash_of_weights,
@@ -85,10 +86,15 @@ class TrainerProbe:
         if settings.activations_every and not compiled:
             self._activations = Activations(parts, attention=ranks.layout.context == 1)
         means = self._activations.names if self._activations else {}
-        places = Places([(one.name, one.copies) for one in shards], means)
+        places = Places(
+            [(one.name, one.copies) for one in shards],
+            means,
+            {one.name: one.parameter.numel() for one in shards if one.is_matrix},
+        )
         self._record = Record(places, attempt, sink if ranks.place.rank == 0 else None)
         self._update: tuple[Tensor, Tensor] | None = None
         self._batches: list[str] = []
+        self._targets = Targets()
         self._begun = False
         self._has_copy = any(shard.copies > 1 for shard in shards)
         self._copy = _copy_of(ranks, is_sharded=any(shard.is_sharded for shard in shards))
@@ -99,6 +105,8 @@ class TrainerProbe:
             self._activations.active = step % self._settings.activations_every == 0
         if self._settings.ranks_every:
             self._batches.append(hash_of_rows(rows))
+            if step % self._settings.ranks_every == 0:
+                self._targets.add(rows)
 
     def words(self, step: int, squares: Sequence[float]) -> list[float]:
         """Return this rank's part of the message of a step.
@@ -171,6 +179,7 @@ class TrainerProbe:
                 batches=tuple(self._batches),
                 optimizer_steps=optimizer_steps(rules),
                 training=training_share(self._parts),
+                chance_loss=self._targets.entropy(),
             )
         )
         self._batches.clear()

@@ -68,6 +68,36 @@ def _sum(tensor: Tensor) -> Tensor:
     return flat.sum(dtype=torch.int64)
 
 
+class Targets:
+    """Counts targets: who knows only how often each occurs has their entropy as loss.
+
+    Of packed tokens all are targets, of columns the last, where it holds whole numbers.
+    """
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(0, dtype=np.int64)
+
+    def add(self, rows: Rows) -> None:
+        """Take some rows."""
+        last = rows[-1] if isinstance(rows, tuple) else rows
+        if isinstance(last, dict):
+            last = last.get("target", np.zeros(0))
+        flat = np.asarray(last).reshape(-1)
+        if flat.dtype.kind not in "iu" or flat.size == 0 or flat.min() < 0:
+            return
+        counts = np.bincount(flat, minlength=len(self._counts))
+        counts[: len(self._counts)] += self._counts
+        self._counts = counts
+
+    def entropy(self) -> float | None:
+        """Return the entropy of the targets so far in nats; None where they are no classes."""
+        total = self._counts.sum()
+        if total == 0:
+            return None
+        share = self._counts[self._counts > 0] / total
+        return float(-(share * np.log(share)).sum())
+
+
 def training_share(parts: Sequence[nn.Module]) -> float | None:
     """Return the share of modules that act differently in training which are in that mode."""
     modes = [
