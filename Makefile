@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUN    := OMP_WAIT_POLICY=PASSIVE
 PREDICTIONS ?= diagnose-predictions.jsonl
 
-.PHONY: help demo test fast check format docs bench bench-train bench-compress bench-diagnose setup services weights clean
+.PHONY: help demo test fast check format docs bench bench-train bench-compress bench-diagnose bench-detect setup services weights clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -52,6 +52,9 @@ bench-diagnose: $(VENV)/.dev  ## Score the diagnosis on labelled logs: make benc
 	@test -n "$(LOGS)" || { echo "no logs given; name a file of labelled logs with LOGS=FILE.jsonl" >&2; exit 2; }
 	$(BIN)/python benchmarks/diagnose.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)"
 	$(BIN)/python benchmarks/diagnose_score.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)" --misses
+
+bench-detect: $(VENV)/.dev  ## 27 faults in two small models, 150 healthy runs, published baselines (10 minutes).
+	$(RUN) $(BIN)/python benchmarks/detect.py
 
 bench-compress: $(VENV)/.dev  ## INT8 of real model files, fetched once, beside onnxruntime's own quantizer.
 	$(RUN) $(BIN)/python -W ignore benchmarks/compress.py

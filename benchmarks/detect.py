@@ -23,12 +23,12 @@ from statistics import median
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
-from detect_baselines import BASELINES  # noqa: E402
-from detect_case import Setting  # noqa: E402
-from detect_faults import FAULTS, Healthy  # noqa: E402
+from detect_baselines import BASELINES
+from detect_case import Setting
+from detect_faults import FAULTS, Healthy
 
-from cnai.monitor import DETECTORS, Watch  # noqa: E402
-from cnai.monitor.detectors import primary  # noqa: E402
+from cnai.monitor import DETECTORS, Watch
+from cnai.monitor.detectors import primary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,8 @@ def judged(job: tuple[int, str, int]) -> Outcome:
         baselines={name: one.speaks(case.name, events) for name, one in BASELINES.items()},
         covered={name: case.name in one.covers for name, one in BASELINES.items()},
         seconds=time.perf_counter() - start,
-        note=str([one.message for one in findings]) + ("" if case.name else f" {case.setting} {case.habit}"),
+        note=str([one.message for one in findings])
+        + ("" if case.name else f" {case.setting} {case.habit}"),
     )
 
 
@@ -158,7 +159,9 @@ def show(report: dict[str, object], outcomes: list[Outcome], *, misses: bool) ->
             hits = [one.delay for one in mine if one.delay is not None]
             first = sum(one.primary == fault.name for one in mine)
             steps = f"{median(hits):.0f}" if hits else "-"
-            print(f"{fault.name:18} {len(hits):>3}/{len(mine):<3} {first:>4}/{len(mine):<3} {steps:>6}")
+            runs = len(mine)
+            shares = f"{len(hits):>3}/{runs:<3} {first:>4}/{runs:<3}"
+            print(f"{fault.name:18} {shares} {steps:>6}")
     for one in outcomes if misses else ():
         if one.primary != one.fault or (one.fault and one.delay is None):
             print(f"  {one.fault or 'healthy'} {one.model} {one.seed}: {one.found} {one.note}")
@@ -169,8 +172,8 @@ def show(report: dict[str, object], outcomes: list[Outcome], *, misses: bool) ->
     print(f"healthy runs flagged: {report['healthy_flagged']} of {report['healthy']}")
     for name, one in report["baselines"].items():  # type: ignore[attr-defined]
         print(
-            f"{name}: right class {one['recall']:.3f} of all, {one['recall_of_its_own']:.3f} of what "
-            f"it covers, healthy flagged {one['healthy_flagged']}"
+            f"{name}: right class {one['recall']:.3f} of all, {one['recall_of_its_own']:.3f} of "
+            f"what it covers, healthy flagged {one['healthy_flagged']}"
         )
     print(f"seconds a run, median: {report['seconds_a_run']:.2f}")
 

@@ -73,8 +73,7 @@ def ratio_sagemaker(events: list[Event]) -> bool:
 def not_decreasing(events: list[Event]) -> bool:
     found = losses(events)
     return any(
-        after > before * 0.999
-        for before, after in zip(found[::10], found[10::10], strict=False)
+        after > before * 0.999 for before, after in zip(found[::10], found[10::10], strict=False)
     )
 
 

@@ -6,8 +6,9 @@ import copy
 import math
 from dataclasses import replace
 
+import numpy as np
 import torch
-from detect_case import STEPS, Case, four_ranks
+from detect_case import STEPS, Case, Setting, four_ranks
 from torch import Tensor, nn
 
 from cnai.core.events import Event, RankMeasured, StepDone
@@ -15,9 +16,7 @@ from cnai.train.probe_vitals import hash_of_weights
 
 
 def matrices(model: nn.Module) -> list[nn.Parameter]:
-    return [
-        one for name, one in model.named_parameters() if one.dim() > 1 and "embed" not in name
-    ]
+    return [one for name, one in model.named_parameters() if one.dim() > 1 and "embed" not in name]
 
 
 class Vanishing(Case):
@@ -65,6 +64,8 @@ class Saturation(Case):
 
 
 class RateHigh(Case):
+    """A rate three hundred times too high."""
+
     name = "rate_high"
 
     def rate(self, step: int, rate: float) -> float:
@@ -72,6 +73,8 @@ class RateHigh(Case):
 
 
 class RateLow(Case):
+    """A rate a million times too low."""
+
     name = "rate_low"
 
     def rate(self, step: int, rate: float) -> float:
@@ -89,6 +92,8 @@ class Frozen(Case):
 
 
 class WrongSign(Case):
+    """The loss is maximised."""
+
     name = "wrong_sign"
 
     def loss(self, step: int, loss: Tensor, logits: Tensor) -> Tensor:
@@ -96,6 +101,8 @@ class WrongSign(Case):
 
 
 class LabelsShuffled(Case):
+    """Targets that belong to other rows."""
+
     name = "labels_shuffled"
 
     def batch(self, step: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,6 +127,8 @@ class RepeatedData(Case):
 
 
 class NonFinite(Case):
+    """A logarithm of zero in one step."""
+
     name = "nonfinite"
     onset = 60
 
@@ -140,6 +149,8 @@ class OptimizerLost(Case):
 
 
 class ScheduleReset(Case):
+    """The rate goes back to its peak."""
+
     name = "schedule_reset"
     onset = 80
 
@@ -148,6 +159,8 @@ class ScheduleReset(Case):
 
 
 class DecayBlowup(Case):
+    """A weight decay of 30."""
+
     name = "decay_blowup"
     changes = {"weight_decay": 30.0}
 
@@ -163,6 +176,8 @@ class UnusedRows(Case):
 
 
 class EntropyCollapse(Case):
+    """Queries sixty times too large."""
+
     name = "entropy_collapse"
     models = ("text",)
 
@@ -246,6 +261,8 @@ class Desync(ReplicaMismatch):
 
 
 class Straggler(Case):
+    """A rank that computes for twice as long."""
+
     name = "lagging_rank"
     onset = 40
 
@@ -257,6 +274,8 @@ class Straggler(Case):
 
 
 class SlowData(Case):
+    """Every rank waits for data."""
+
     name = "slow_data"
     onset = 40
 
@@ -286,6 +305,8 @@ class MemoryLeak(Case):
 
 
 class UnequalSteps(Case):
+    """A rank that leaves early."""
+
     name = "unequal_steps"
     onset = 90
 
@@ -297,6 +318,8 @@ class UnequalSteps(Case):
 
 
 class ModeMixup(Case):
+    """Nobody calls train() after an evaluation."""
+
     name = "mode_mixup"
     onset = 60
 
@@ -306,10 +329,10 @@ class ModeMixup(Case):
 
 
 class Overfit(Case):
-    """Sixty rows, learnt by heart."""
+    """Twenty rows, learnt by heart."""
 
     name = "overfit"
-    changes = {"rows": 60, "dropout": 0.0, "weight_decay": 0.0, "rate": 6e-3, "layers": 4}
+    changes = {"rows": 20, "dropout": 0.0, "weight_decay": 0.0, "rate": 2e-2, "layers": 4}
 
 
 class Plateau(Case):
@@ -334,9 +357,7 @@ FAULTS: tuple[type[Case], ...] = (
 class Healthy(Case):
     """A run with hyper-parameters drawn at random, and with what healthy runs do."""
 
-    def __init__(self, setting, number: int) -> None:  # noqa: ANN001
-        import numpy as np
-
+    def __init__(self, setting: Setting, number: int) -> None:
         draw = np.random.default_rng((setting.seed, number, 11))
         sgd = bool(draw.random() < 0.2)
         super().__init__(

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -43,7 +44,8 @@ class Block(nn.Module):
     def __init__(self, activation: type[nn.Module], dropout: float, *, plain: bool) -> None:
         super().__init__()
         self.plain = plain
-        self.attention = Attention()
+        if not plain:
+            self.attention = Attention()
         self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
         self.act = activation()
@@ -60,7 +62,12 @@ class TextModel(nn.Module):
     """Predicts the next character."""
 
     def __init__(
-        self, activation: type[nn.Module], dropout: float, *, plain: bool = False, layers: int = LAYERS
+        self,
+        activation: type[nn.Module],
+        dropout: float,
+        *,
+        plain: bool = False,
+        layers: int = LAYERS,
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCAB, WIDTH)
@@ -68,7 +75,7 @@ class TextModel(nn.Module):
         self.layers = nn.ModuleList(
             [Block(activation, dropout, plain=plain) for _ in range(layers)]
         )
-        self.norm = nn.LayerNorm(WIDTH)
+        self.norm = nn.Identity() if plain else nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCAB, bias=False)
         nn.init.normal_(self.embedding.weight, std=0.3)
         nn.init.normal_(self.place.weight, std=0.1)
@@ -89,7 +96,7 @@ class DigitModel(nn.Module):
         super().__init__()
         sizes = [1, *[16] * layers]
         pieces: list[nn.Module] = []
-        for before, after in zip(sizes, sizes[1:], strict=False):
+        for before, after in pairwise(sizes):
             norm = [] if plain else [nn.BatchNorm2d(after)]
             pieces += [nn.Conv2d(before, after, 3, padding=1), *norm, activation()]
         self.body = nn.Sequential(*pieces)

@@ -22,8 +22,9 @@ from cnai.core.errors import RunError
 from cnai.core.events import EvaluationDone, Rebalanced, StepDone
 from cnai.core.layout import ParallelPlan, Sharding
 from cnai.core.spec.sections import Train
+from cnai.core.vectors import LayersMeasured
 from cnai.train.agreement import check_whole_gradients, kept_buffers, share_buffers
-from cnai.train.batch import batch_of
+from cnai.train.batch import Batch, batch_of
 from cnai.train.checkpoint import Checkpoints, Record, State
 from cnai.train.determinism import make_deterministic, seed_draws, seed_of_step
 from cnai.train.evaluation import Evaluation
@@ -170,13 +171,8 @@ class Trainer:
         seed_draws(
             seed_of_step(self._job.settings.seed, step, self._ranks.place), self._ranks.device
         )
-        first, share = self._shares.first, self._shares.count
-        rows = reader.rows(step, first, share)
-        if step + 1 < self._job.steps:
-            reader.prefetch(step + 1, first, share)
-        batch = batch_of(rows, self._ranks.device, judges_itself=self._judges_itself)
-        if self.probe:
-            self.probe.begin(step, rows)
+        share = self._shares.count
+        batch = self._taken(step, reader)
         waited = time.perf_counter() - start
         place, layout = self._ranks.place, self._ranks.layout
         self._watch.taken()  # of an evaluation before
@@ -187,22 +183,13 @@ class Trainer:
         squares = squared_norm([shard.local_gradient() for shard in self.shards])
         words = self.probe.words(step, squares) if self.probe else []
         message = [*words, *self._shares.message(time.perf_counter() - start, seconds)]
-        loss, norm, small_square, stopping, heard = self._agree(
-            [loss / (layout.copies * layout.model), self._whole(squares), own_square, float(stop)],
-            message,
-        )
+        own = [loss / (layout.copies * layout.model), self._whole(squares), own_square, float(stop)]
+        loss, norm, small_square, stopping, heard = self._agree(own, message)
         agreed = time.perf_counter() - start
         seen = self.probe.heard(step, heard[: len(words)]) if self.probe else None
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            origin = ""
-            if self.probe and seen:
-                origin = f", first in {self.probe.origin(seen, lambda: self._engine.run(mine))}"
-            raise RunError(
-                f"loss {loss:g} with gradient norm {norm:g} at step {step + 1}{origin}",
-                where="train.learning_rate",
-                hint="lower `train.learning_rate`, or set `train.clip_norm: 1.0`; the last "
-                "checkpoint is kept",
-            )
+            what = f"loss {loss:g} with gradient norm {norm:g} at step {step + 1}"
+            raise self._not_finite(what, seen, mine)
         rate = learning_rate(self._job.settings, step, self._job.steps)
         ratio = self._update(norm, rate, measure=self._measures(step))
         record = StepDone(
@@ -222,10 +209,35 @@ class Trainer:
             stage_seconds=tuple(seconds[stage] for stage in sorted(seconds)),
             wait_seconds=max(0.0, agreed - waited - sum(seconds.values())),
         )
-        self._move = self._shares.decide(step + 1, heard[len(words) :])
+        self._share_out(step + 1, heard[len(words) :])
+        return record, stopping
+
+    def _share_out(self, done: int, heard: list[float]) -> None:
+        """Share the rows of the next step out, as the speeds of this one say."""
+        self._move = self._shares.decide(done, heard)
         if self._noise:
             self._noise.small = self._shares.typical_rows
-        return record, stopping
+
+    def _not_finite(self, what: str, seen: LayersMeasured | None, mine: Batch) -> RunError:
+        """Return the error of a step with a number that is not finite, with where it arose."""
+        if self.probe and seen:
+            what += f", first in {self.probe.origin(seen, lambda: self._engine.run(mine))}"
+        return RunError(
+            what,
+            where="train.learning_rate",
+            hint="lower `train.learning_rate`, or set `train.clip_norm: 1.0`; the last "
+            "checkpoint is kept",
+        )
+
+    def _taken(self, step: int, reader: BatchReader) -> Batch:
+        """Take this rank's rows of a step, and let those of the next be fetched."""
+        first, share = self._shares.first, self._shares.count
+        rows = reader.rows(step, first, share)
+        if step + 1 < self._job.steps:
+            reader.prefetch(step + 1, first, share)
+        if self.probe:
+            self.probe.begin(step, rows)
+        return batch_of(rows, self._ranks.device, judges_itself=self._judges_itself)
 
     def look_inside(self, settings: ProbeSettings, sink: Sink) -> None:
         """Let a probe look into the layers; all ranks call this, before the first step."""

@@ -96,13 +96,19 @@ class TrainerProbe:
         self._batches: list[str] = []
         self._targets = Targets()
         self._begun = False
+        self._begun_steps = 0
         self._has_copy = any(shard.copies > 1 for shard in shards)
         self._copy = _copy_of(ranks, is_sharded=any(shard.is_sharded for shard in shards))
 
     def begin(self, step: int, rows: Rows) -> None:
         """Get ready for the forward pass of a zero-based step."""
         if self._activations is not None:
-            self._activations.active = step % self._settings.activations_every == 0
+            # Before a pipeline's first step torch runs its later stages on memory that nobody has
+            # filled, to learn what their outputs look like.
+            is_rehearsed = self._ranks.layout.pipeline > 1 and not self._begun_steps
+            due = step % self._settings.activations_every == 0
+            self._activations.active = due and not is_rehearsed
+        self._begun_steps += 1
         if self._settings.ranks_every:
             self._batches.append(hash_of_rows(rows))
             if step % self._settings.ranks_every == 0:

@@ -175,7 +175,7 @@ class Checkpoint(Section):
 class Monitor(Section):
     """What is watched while training."""
 
-    update_ratio_every: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 10
+    update_ratio_every: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 1
     """Steps between measurements of update norm over weight norm; 0 = never."""
     layers_every: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 1
     """Steps between records of the gradient of every parameter, and of its weights and update as

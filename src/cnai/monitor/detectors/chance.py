@@ -16,7 +16,9 @@ from cnai.monitor.detectors.speaker import Speaker
 
 STEPS = 60
 WINDOW_STEPS = 40
-NEAR = 0.96
+NEAR = 0.997
+"""Share of the chance level below which a model knows something."""
+ABOVE = 0.2
 FALL = 0.02
 """Nats by which a loss that is still falling falls over the window."""
 
@@ -49,7 +51,7 @@ class Chance(Speaker):
         losses = list(self._window)
         half = WINDOW_STEPS // 2
         before, now = median(losses[:half]), median(losses[half:])
-        near = NEAR * self._chance <= now <= self._chance * (2 - NEAR) + 0.15
+        near = NEAR * self._chance <= now <= self._chance + ABOVE
         if not near or now < before - FALL:
             return None
         return self._found(

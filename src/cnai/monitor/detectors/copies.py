@@ -8,9 +8,10 @@ equal between copies finds silent corruption that no loss shows.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import ClassVar
 
-from cnai.core.events import Event, Finding, RankMeasured
+from cnai.core.events import Event, Finding, RankMeasured, StepDone
 from cnai.monitor.detectors.speaker import Speaker
 
 
@@ -22,35 +23,45 @@ class _Copies(Speaker):
     def __init__(self) -> None:
         super().__init__()
         self._hashes: dict[tuple[str, int], dict[int, str]] = {}
+        self._ranks: dict[str, int] = {}
         self._start: int | None = None
         self._differs_from_start = False
 
     def _begin(self) -> None:
         self._hashes.clear()
+        self._ranks.clear()
         self._start = None
         self._differs_from_start = False
 
     def _look(self, event: Event) -> Finding | None:
+        if isinstance(event, StepDone):
+            return self._judge(event, lambda key: key[1] < event.step)
         if not isinstance(event, RankMeasured) or event.weights_hash is None:
             return None
-        if self._start is None:
-            self._start = event.step
+        self._start = event.step if self._start is None else self._start
         known = self._hashes.setdefault((event.copy, event.step), {})
         known[event.rank] = event.weights_hash
-        while len(self._hashes) > 64:
-            self._hashes.pop(next(iter(self._hashes)))
-        if len(set(known.values())) < 2:
-            return None
-        at_start = event.step == self._start
-        self._differs_from_start |= at_start
-        if self.is_at_start != (at_start or self._differs_from_start):
-            return None
-        return self._tell(event, known)
+        return self._judge(
+            event,
+            lambda key: key[1] < event.step or len(self._hashes[key]) == self._ranks.get(key[0]),
+        )
 
-    def _tell(self, event: RankMeasured, known: dict[int, str]) -> Finding:
+    def _judge(self, event: Event, is_whole: Callable[[tuple[str, int]], bool]) -> Finding | None:
+        """Compare the steps of which all ranks have spoken, or none will any more."""
+        for copy, step in [key for key in self._hashes if is_whole(key)]:
+            known = self._hashes.pop((copy, step))
+            self._ranks[copy] = max(len(known), self._ranks.get(copy, 0))
+            if len(set(known.values())) < 2:
+                continue
+            self._differs_from_start |= step == self._start
+            if self.is_at_start == self._differs_from_start:
+                return self._tell(event, step, known)
+        return None
+
+    def _tell(self, event: Event, step: int, known: dict[int, str]) -> Finding:
         odd = _odd_ones(known)
         where = f"rank {odd[0]} holds" if len(odd) == 1 else "ranks hold"
-        when = "before the first step" if self.is_at_start else f"after step {event.step}"
+        when = "before the first step" if self.is_at_start else f"after step {step}"
         advice = (
             "begin all ranks from the same seed or checkpoint"
             if self.is_at_start
@@ -58,7 +69,7 @@ class _Copies(Speaker):
         )
         return self._found(
             event,
-            event.step,
+            step,
             f"{where} other weights than its copies {when}",
             *(f"rank {rank}: {value}" for rank, value in sorted(known.items())[:8]),
             advice=(advice,),

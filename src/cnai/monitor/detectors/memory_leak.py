@@ -9,14 +9,16 @@ import numpy as np
 
 from cnai.core.events import Event, Finding, RankMeasured
 from cnai.core.units import format_bytes
-from cnai.monitor.detectors.speaker import Speaker
+from cnai.monitor.detectors.speaker import Speaker, Values
 
 MEASUREMENTS = 5
 LEAST_GROWTH = 0.04
 LEAST_BYTES = 48 << 20
-STRAIGHT = 0.95
+STRAIGHT = 0.97
 """Least R^2 of a straight line through the measurements."""
-_WARM_UP = 2
+STEADY = 0.6
+"""Growth of the second half over that of the first; memory that settles grows less and less."""
+_WARM_UP = 4
 """Measurements at the start that are left out: caches fill, libraries load."""
 
 
@@ -47,9 +49,7 @@ class MemoryLeak(Speaker):
             return None
         steps, sizes = (np.array(one, dtype=np.float64) for one in zip(*seen, strict=True))
         growth = sizes[-1] - sizes[0]
-        if growth < max(LEAST_BYTES, LEAST_GROWTH * sizes[0]) or (np.diff(sizes) <= 0).any():
-            return None
-        if np.corrcoef(steps, sizes)[0, 1] ** 2 < STRAIGHT:
+        if growth < max(LEAST_BYTES, LEAST_GROWTH * sizes[0]) or not _is_steady(steps, sizes):
             return None
         a_step = growth / (steps[-1] - steps[0])
         return self._found(
@@ -60,3 +60,13 @@ class MemoryLeak(Speaker):
             advice=("look for lists that keep losses or batches, with their graphs",),
             rank=event.rank,
         )
+
+
+def _is_steady(steps: Values, sizes: Values) -> bool:
+    """Tell whether memory grows all the time, in a straight line, and no less at the end."""
+    middle = MEASUREMENTS // 2
+    if (np.diff(sizes) <= 0).any():
+        return False
+    if sizes[-1] - sizes[middle] < STEADY * (sizes[middle] - sizes[0]):
+        return False
+    return float(np.corrcoef(steps, sizes)[0, 1] ** 2) >= STRAIGHT

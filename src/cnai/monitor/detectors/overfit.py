@@ -15,6 +15,8 @@ from cnai.monitor.detectors.speaker import Run, Speaker
 
 GAP = 0.1
 RISE = 0.03
+NATS = 0.08
+"""A rise that is smaller than this is the noise of few rows."""
 EVALUATIONS = 2
 _WINDOW_STEPS = 10
 
@@ -41,7 +43,7 @@ class Overfit(Speaker):
         training = median(self._losses)
         best, self._best = self._best, min(self._best, event.loss)
         gap = (event.loss - training) / max(training, 1e-9)
-        if not self._worse.is_long(gap > GAP and event.loss > best * (1 + RISE)):
+        if not self._worse.is_long(gap > GAP and event.loss > best + max(NATS, RISE * best)):
             return None
         return self._found(
             event,

@@ -91,14 +91,16 @@ def matrices_of(record: LayersMeasured, group: str) -> tuple[tuple[str, ...], Va
 def inner_matrices(record: LayersMeasured) -> list[tuple[str, float]]:
     """Return the matrices between embedding and head, with the root mean square of each gradient.
 
-    An embedding sees few of its rows in a step, so its gradient is of another size.
+    An embedding sees few of its rows in a step, so its gradient is of another size; what is frozen
+    has none.
     """
     sizes = dict(record.columns.matrices)
+    embeddings = {f"{name}.weight" for name in record.names("rows_used")}
     pairs = zip(*matrices_of(record, "gradient"), strict=True)
     return [
         (name, float(norm) / sizes[name] ** 0.5)
         for name, norm in pairs
-        if "embed" not in name.lower()
+        if name not in embeddings and norm > 0
     ]
 
 
