@@ -41,6 +41,7 @@ bench: $(VENV)/.dev  ## Run every benchmark; prints ratios.
 	$(RUN) $(BIN)/python benchmarks/checkpoint_block.py
 	$(RUN) $(BIN)/python benchmarks/balance.py
 	$(RUN) $(BIN)/python benchmarks/communication.py
+	$(RUN) $(BIN)/python benchmarks/documents.py
 	$(RUN) $(BIN)/python benchmarks/serve_cost.py
 	$(RUN) $(BIN)/ai-cli run examples/02-quickstart/run.yaml -y -q
 	$(RUN) $(BIN)/python benchmarks/int8_quality.py

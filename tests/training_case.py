@@ -110,6 +110,7 @@ class Case:
         probe: Steps between measurements of the layers; 0 = nobody looks inside.
         poison: (rank, step, module) whose output is infinite in that zero-based step.
         traffic: Whether the ranks write what they sent in the second step of the attempt.
+        separator: Token with which a document begins, where none is to see another.
     """
 
     folder: Path
@@ -131,6 +132,7 @@ class Case:
     probe: int = 0
     poison: tuple[int, int, str] | None = None
     traffic: bool = False
+    separator: int | None = None
     kill: tuple[int, int] | None = None
     folder_of_weights: Path | None = None
 
@@ -156,6 +158,7 @@ class Case:
             "probe": self.probe,
             "poison": self.poison,
             "traffic": self.traffic,
+            "separator": self.separator,
         }
         gang.start(
             Order(
@@ -369,6 +372,7 @@ def train_rank(context: Any) -> int:
             resume_step=asked["resume_step"],
             checkpoint_every=asked["checkpoint_every"],
             update_ratio_every=1,
+            separator=asked["separator"],
         )
         parts = build_decoder(shape, plan, ranks, weights, settings)
         if asked["dropout"]:

@@ -20,17 +20,14 @@ def make_deterministic() -> None:
     torch.use_deterministic_algorithms(True)
 
 
-def seed_draws(seed: int, device: torch.device) -> None:
-    """Seed what draws on this rank's devices.
+def seed_step(seed: int, step: int, place: Place, device: torch.device) -> None:
+    """Seed what draws on this rank's devices in a step.
 
-    torch.manual_seed would queue a call, with its stack, for a GPU that may never come.
+    Stages and copies of the model do not share the draws, but a split layer does. torch.manual_seed
+    would queue a call, with its stack, for a GPU that may never come.
     """
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(seed)
-
-
-def seed_of_step(seed: int, step: int, place: Place) -> int:
-    """Return a seed that stages and copies of the model do not share, but a split layer does."""
     words = f"{seed} {step} {place.pipeline} {place.data}".encode()
-    return int.from_bytes(hashlib.sha256(words).digest()[:8])
+    of_step = int.from_bytes(hashlib.sha256(words).digest()[:8])
+    torch.default_generator.manual_seed(of_step)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(of_step)

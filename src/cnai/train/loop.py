@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,7 @@ from cnai.core.vectors import LayersMeasured
 from cnai.train.agreement import check_whole_gradients, kept_buffers, share_buffers
 from cnai.train.batch import Batch, batch_of
 from cnai.train.checkpoint import Checkpoints, Record, State
-from cnai.train.determinism import make_deterministic, seed_draws, seed_of_step
+from cnai.train.determinism import make_deterministic, seed_step
 from cnai.train.evaluation import Evaluation
 from cnai.train.module_task import ModuleTask
 from cnai.train.noise import NoiseScale
@@ -51,6 +52,7 @@ class TrainJob:
         resume_step: Steps already done, 0 for a new run.
         checkpoint_every: Steps between checkpoints.
         update_ratio_every: Steps between measurements of the update ratio, 0 = never.
+        separator: Token with which a document begins, where none is to see another.
     """
 
     plan: ParallelPlan
@@ -60,6 +62,7 @@ class TrainJob:
     resume_step: int
     checkpoint_every: int
     update_ratio_every: int
+    separator: int | None = None
 
 
 class StopRequest:
@@ -96,7 +99,12 @@ class Trainer:
             make_deterministic()
         self._job = job
         self._ranks = ranks
-        self._judges_itself = task is not None and task.judges_itself
+        self._batch_of = partial(
+            batch_of,
+            device=ranks.device,
+            judges_itself=task is not None and task.judges_itself,
+            separator=job.separator,
+        )
         self.shards = shards_of(parts, ranks, task)
         self._checks_gradients = task is not None
         self._optimizer = Optimizer(self.shards, job.settings)
@@ -112,7 +120,7 @@ class Trainer:
             ranks,
             self._engine,
             job.settings.evaluate_sequences,
-            judges_itself=self._judges_itself,
+            self._batch_of,
         )
         self._noise: NoiseScale | None = None
         layout = ranks.layout
@@ -168,9 +176,7 @@ class Trainer:
         """
         start = time.perf_counter()
         # What is random in a user's module then depends on the step alone, also after a resume.
-        seed_draws(
-            seed_of_step(self._job.settings.seed, step, self._ranks.place), self._ranks.device
-        )
+        seed_step(self._job.settings.seed, step, self._ranks.place, self._ranks.device)
         share = self._shares.count
         batch = self._taken(step, reader)
         waited = time.perf_counter() - start
@@ -237,7 +243,7 @@ class Trainer:
             reader.prefetch(step + 1, first, share)
         if self.probe:
             self.probe.begin(step, rows)
-        return batch_of(rows, self._ranks.device, judges_itself=self._judges_itself)
+        return self._batch_of(rows)
 
     def look_inside(self, settings: ProbeSettings, sink: Sink) -> None:
         """Let a probe look into the layers; all ranks call this, before the first step."""

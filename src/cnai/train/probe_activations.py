@@ -38,7 +38,7 @@ class Activations:
     - `dead`: share of the units behind a rectifier that are zero in every row;
     - `saturated`: share of a sigmoid's or tanh's outputs that are within 1 % of an end;
     - `entropy`: entropy of attention over its largest possible value, mean over heads; of modules
-      with a function `attend(queries, keys, values, past)`;
+      with a function `attend(queries, keys, values, past, ...)`;
     - `log_z`: mean absolute log-partition of the logits;
     - `rows_used`, `ids_a_row`: share of an embedding's rows that were ever asked for in measured
       steps, and how many ids came for each.
@@ -138,12 +138,13 @@ class Activations:
         self.names["entropy"].append(name)
         attend: Callable[..., Tensor] = getattr(module, "attend")  # noqa: B009 - of any module
 
-        def watched(queries: Tensor, keys: Tensor, values: Tensor, past: int) -> Tensor:
-            if self._measures():
+        def watched(queries: Tensor, keys: Tensor, values: Tensor, past: int, *more: Any) -> Tensor:
+            # What else there is, such as documents, narrows what a query sees.
+            if self._measures() and all(one is None for one in more):
                 with torch.no_grad():
                     found = _entropy(queries.detach(), keys.detach(), past)
                     self._found.setdefault(("entropy", name), []).append(found)
-            return attend(queries, keys, values, past)
+            return attend(queries, keys, values, past, *more)
 
         setattr(module, "attend", watched)  # noqa: B010
         self._removals.append(lambda: setattr(module, "attend", attend))
