@@ -79,16 +79,20 @@ def judged(job: tuple[int, str, int]) -> Outcome:
     )
 
 
-def jobs_of(seeds: int, healthy: int, only: Iterable[str]) -> list[tuple[int, str, int]]:
+def jobs_of(
+    seeds: int, healthy: int, only: Iterable[str], first: int = 0
+) -> list[tuple[int, str, int]]:
     """List the runs."""
     faults = [
         (number, model, seed)
-        for seed in range(seeds)
+        for seed in range(first, first + seeds)
         for number, fault in enumerate(FAULTS)
         for model in fault.models
         if not only or fault.name in only
     ]
-    wells = [(-number, ("text", "digits")[number % 2], 0) for number in range(1, healthy + 1)]
+    wells = [
+        (-number - first, ("text", "digits")[number % 2], 0) for number in range(1, healthy + 1)
+    ]
     return faults + wells
 
 
@@ -97,12 +101,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=5, help="trainings of each fault and model")
     parser.add_argument("--healthy", type=int, default=150, help="healthy trainings")
+    parser.add_argument("--first", type=int, default=0, help="first seed, for seeds never used")
     parser.add_argument("--only", nargs="*", default=(), help="names of faults")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--json", action="store_true", help="one JSON object with every run")
     parser.add_argument("--misses", action="store_true", help="show what went wrong")
     asked = parser.parse_args()
-    jobs = jobs_of(asked.seeds, asked.healthy, asked.only)
+    jobs = jobs_of(asked.seeds, asked.healthy, asked.only, asked.first)
     with ProcessPoolExecutor(asked.jobs) as pool:
         outcomes = list(pool.map(judged, jobs, chunksize=2))
     report = summary(outcomes)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cnai.core.events import Event, RankMeasured, StepDone
+from cnai.core.events import AttemptStarted, Event, RankMeasured, StepDone
 from cnai.train.probe import Probe
 from cnai.train.probe_trainer import ProbeSettings
 
@@ -183,6 +183,8 @@ def four_ranks(event: Event, random: np.random.Generator) -> list[Event]:
                 )
             )  # fmt: skip
         return found
+    if isinstance(event, AttemptStarted):
+        return [replace(event, ranks=4)]
     if isinstance(event, RankMeasured):
         return [replace(event, rank=rank) for rank in range(4)]
     return [event]

@@ -11,7 +11,7 @@ import torch
 from detect_case import STEPS, Case, Setting, four_ranks
 from torch import Tensor, nn
 
-from cnai.core.events import Event, RankMeasured, StepDone
+from cnai.core.events import AttemptStarted, Event, RankMeasured, StepDone
 from cnai.train.probe_vitals import hash_of_weights
 
 
@@ -238,6 +238,8 @@ class ReplicaMismatch(Case):
             flat[3] ^= 1 << 20
 
     def told(self, event: Event) -> list[Event]:
+        if isinstance(event, AttemptStarted):
+            return [replace(event, ranks=2)]
         if not isinstance(event, RankMeasured):
             return [event]
         hashes = (hash_of_weights(one.parameters()) for one in (self.model, self.twin))

@@ -186,7 +186,7 @@ class Trainer:
         loss = self._engine.run(mine)
         own_square = self._reduce_gradients()
         seconds = self._watch.taken()
-        squares = squared_norm([shard.local_gradient() for shard in self.shards])
+        squares = self._squares()
         words = self.probe.words(step, squares) if self.probe else []
         message = [*words, *self._shares.message(time.perf_counter() - start, seconds)]
         own = [loss / (layout.copies * layout.model), self._whole(squares), own_square, float(stop)]
@@ -308,20 +308,19 @@ class Trainer:
         if self._noise:
             # The rows of a data rank are shared out over the context axis.
             self._ranks.average_over_context(whole)
-            squares = squared_norm([shard.local_gradient() for shard in self.shards])
-            own = self._whole(squares) * self._shares.own_scale**2
+            own = self._whole(self._squares()) * self._shares.own_scale**2
         self._ranks.average(whole)
         self._ranks.average_experts([s.local_gradient() for s in copied if s.is_expert])
         return own
 
+    def _squares(self) -> list[float]:
+        return squared_norm([shard.local_gradient() for shard in self.shards])
+
     def _whole(self, squares: Sequence[float]) -> float:
-        """Return this rank's part of the squared norm of the gradient.
+        """Return this rank's part of a squared norm, out of those of its shards.
 
         Numbers that several ranks hold count once: each contributes its part divided by the number
         of its copies.
-
-        Args:
-            squares: Squared norm of what this rank holds, by shard.
         """
         return sum(
             square / shard.copies for square, shard in zip(squares, self.shards, strict=True)

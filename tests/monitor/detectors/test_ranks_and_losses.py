@@ -156,17 +156,19 @@ def hashes(at, *values, attempt=0):
 
 
 def test_copies_that_were_equal_and_differ_are_found_with_the_odd_rank():
-    (found,) = run("replica_mismatch", [*hashes(0, "a", "a", "a"), *hashes(10, "b", "x", "b")])
+    events = [started(ranks=3), *hashes(0, "a", "a", "a"), *hashes(10, "b", "x", "b")]
+    (found,) = run("replica_mismatch", events)
     assert (found.step, found.rank, found.severity) == (10, 1, "critical")
 
 
 def test_of_two_copies_nobody_knows_which_is_right():
-    (found,) = run("replica_mismatch", [*hashes(0, "a", "a"), *hashes(10, "b", "x")])
+    events = [started(), *hashes(0, "a", "a"), *hashes(10, "b", "x")]
+    (found,) = run("replica_mismatch", events)
     assert found.rank is None
 
 
 def test_copies_that_differ_from_the_start_are_another_fault():
-    events = [*hashes(0, "a", "x"), step(1), *hashes(10, "b", "y"), step(11)]
+    events = [started(), *hashes(0, "a", "x"), *hashes(10, "b", "y")]
     assert [one.step for one in run("desync", events)] == [0]
     assert run("replica_mismatch", events) == []
 
@@ -175,11 +177,18 @@ def test_ranks_that_hold_other_parts_are_not_compared():
     events = [
         measured(0, rank=rank, weights_hash=str(rank), copy=f"pipeline {rank}") for rank in (0, 1)
     ]
-    assert run("desync", [*events, step(1)]) == []
+    assert run("desync", [started(), *events]) == []
+
+
+def test_ranks_whose_events_are_read_later_are_waited_for():
+    first, second = hashes(10, "b", "x")
+    events = [started(), *hashes(0, "a", "a"), first, step(11), step(12), step(30), second]
+    assert len(run("replica_mismatch", events)) == 1
 
 
 def test_the_same_step_of_another_attempt_is_not_compared():
-    events = [*hashes(0, "a", "a"), started(1), *hashes(0, "b", "b", attempt=1), step(1)]
+    again = [started(1), *hashes(0, "b", "b", attempt=1)]
+    events = [started(), *hashes(0, "a", "a")[:1], *again]
     assert run("desync", events) == run("replica_mismatch", events) == []
 
 
@@ -208,8 +217,14 @@ def test_a_wait_of_milliseconds_is_healthy():
 
 
 def test_a_rank_that_stopped_is_found():
-    events = [step(at, rank=rank) for at in range(1, 20) for rank in (0, 1) if at < 8 or rank == 0]
+    events = [step(at, rank=rank) for at in range(1, 40) for rank in (0, 1) if at < 8 or rank == 0]
     assert run("unequal_steps", events)[0].rank == 1
+
+
+def test_a_rank_whose_events_are_read_later_is_not_behind():
+    quick = [step(at, time_unix=at / 100) for at in range(1, 20)]
+    late = [step(at, rank=1, time_unix=at / 100) for at in range(1, 20)]
+    assert run("unequal_steps", [*quick[:3], *late[:3], *quick[3:], *late[3:]]) == []
 
 
 def test_ranks_that_end_at_different_steps_are_found():

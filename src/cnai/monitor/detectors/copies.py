@@ -8,11 +8,13 @@ equal between copies finds silent corruption that no loss shows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import ClassVar
 
-from cnai.core.events import Event, Finding, RankMeasured, StepDone
+from cnai.core.events import Event, Finding, RankMeasured
 from cnai.monitor.detectors.speaker import Speaker
+
+_MOST_STEPS = 64
+"""Steps kept for which some rank has not spoken yet; one that was lost never will."""
 
 
 class _Copies(Speaker):
@@ -22,40 +24,34 @@ class _Copies(Speaker):
 
     def __init__(self) -> None:
         super().__init__()
-        self._hashes: dict[tuple[str, int], dict[int, str]] = {}
-        self._ranks: dict[str, int] = {}
+        self._hashes: dict[int, dict[int, tuple[str, str]]] = {}
         self._start: int | None = None
         self._differs_from_start = False
 
     def _begin(self) -> None:
         self._hashes.clear()
-        self._ranks.clear()
         self._start = None
         self._differs_from_start = False
 
     def _look(self, event: Event) -> Finding | None:
-        if isinstance(event, StepDone):
-            return self._judge(event, lambda key: key[1] < event.step)
+        """Take what a rank says; compare when all ranks have spoken of a step."""
         if not isinstance(event, RankMeasured) or event.weights_hash is None:
             return None
         self._start = event.step if self._start is None else self._start
-        known = self._hashes.setdefault((event.copy, event.step), {})
-        known[event.rank] = event.weights_hash
-        return self._judge(
-            event,
-            lambda key: key[1] < event.step or len(self._hashes[key]) == self._ranks.get(key[0]),
-        )
-
-    def _judge(self, event: Event, is_whole: Callable[[tuple[str, int]], bool]) -> Finding | None:
-        """Compare the steps of which all ranks have spoken, or none will any more."""
-        for copy, step in [key for key in self._hashes if is_whole(key)]:
-            known = self._hashes.pop((copy, step))
-            self._ranks[copy] = max(len(known), self._ranks.get(copy, 0))
+        said = self._hashes.setdefault(event.step, {})
+        said[event.rank] = (event.copy, event.weights_hash)
+        if len(said) < self._among:
+            while len(self._hashes) > _MOST_STEPS:
+                self._hashes.pop(next(iter(self._hashes)))
+            return None
+        self._hashes.pop(event.step)
+        for copy in dict.fromkeys(name for name, _ in said.values()):
+            known = {rank: value for rank, (name, value) in said.items() if name == copy}
             if len(set(known.values())) < 2:
                 continue
-            self._differs_from_start |= step == self._start
+            self._differs_from_start |= event.step == self._start
             if self.is_at_start == self._differs_from_start:
-                return self._tell(event, step, known)
+                return self._tell(event, event.step, known)
         return None
 
     def _tell(self, event: Event, step: int, known: dict[int, str]) -> Finding:

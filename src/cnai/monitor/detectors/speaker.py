@@ -23,12 +23,14 @@ class Speaker:
         self._is_silent = False
         self._resumed = 0
         self._asked = 0
+        self._among = 0
 
     def update(self, event: Event) -> Finding | None:
         """Look at an event; return a finding when it completes one."""
         if isinstance(event, AttemptStarted):
             self._is_silent = False
             self._resumed, self._asked = event.resumed_step, event.steps
+            self._among = event.ranks
             self._begin()
             return None
         if self._is_silent:
