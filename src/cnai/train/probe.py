@@ -113,7 +113,12 @@ class Probe:
             self._activations.names,
             {name: one.numel() for name, one in parameters if one.dim() > 1},
         )
-        self._has_copy = any(value > 1 for value in copies.values())
+        # Only what every rank holds whole can be compared without knowing the layout.
+        self._copied = [
+            one
+            for name, one in parameters
+            if self.ranks > 1 and copies[name] == self.ranks and local_of(one) is one
+        ]
         self._spread = Spread(self._places, self._parameters)
         self._step = done
         self._before: list[Tensor] = []
@@ -354,7 +359,6 @@ class Probe:
             self._measure_rank()
 
     def _measure_rank(self) -> None:
-        weights = [local_of(one.detach()) for one in self._parameters] if self._has_copy else []
         self._sink(
             RankMeasured(
                 time_unix=time.time(),
@@ -363,7 +367,7 @@ class Probe:
                 step=self._step,
                 rss_bytes=resident_bytes(),
                 device_bytes=device_bytes(self._spread.device),
-                weights_hash=hash_of_weights(weights) if weights else None,
+                weights_hash=hash_of_weights(self._copied) if self._copied else None,
                 batches=tuple(self._batches),
                 optimizer_steps=optimizer_steps([self._optimizer]),
                 training=training_share([self._model]),
