@@ -27,7 +27,7 @@ class _Runs(Topic):
         return super().parse_args(ctx, args)
 
 
-verb = _Runs("runs", help="List the runs; show, compare, export, import and remove their records.")
+verb = _Runs("runs", help="List the runs; show, compare, export, import, remove them.")
 
 run_argument = click.argument("run", type=click.Path(path_type=Path))
 layers_flag = click.option("--layers", is_flag=True, help="Also the numbers of every layer.")
