@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUN    := OMP_WAIT_POLICY=PASSIVE
 PREDICTIONS ?= diagnose-predictions.jsonl
 
-.PHONY: help demo test fast check format docs bench bench-train bench-compress bench-diagnose bench-schedule setup services weights clean
+.PHONY: help demo test fast check format docs bench bench-train bench-compress bench-diagnose bench-schedule bench-detect setup services weights clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -58,6 +58,9 @@ bench-diagnose: $(VENV)/.dev  ## Eight living faults beside torchrun, and labell
 bench-schedule: $(VENV)/.dev  ## Our scheduler beside others on real traces: make bench-schedule TRACES=DIR
 	@test -n "$(TRACES)" || { echo "no traces given; name their folder with TRACES=DIR" >&2; exit 2; }
 	$(BIN)/python benchmarks/schedule.py all --traces "$(TRACES)"
+
+bench-detect: $(VENV)/.dev  ## 27 faults in two small models, 150 healthy runs, published baselines (10 minutes).
+	$(RUN) $(BIN)/python benchmarks/detect.py
 
 bench-compress: $(VENV)/.dev  ## INT8 of real model files, fetched once, beside onnxruntime's own quantizer.
 	$(RUN) $(BIN)/python -W ignore benchmarks/compress.py

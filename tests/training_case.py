@@ -107,6 +107,8 @@ class Case:
         slow: Seconds that each layer of a rank sleeps for each row, by rank.
         balance: Threshold of a balancer of rows; None = none.
         script: Rows of the data ranks from the step after this one on, whatever is measured.
+        probe: Steps between measurements of the layers; 0 = nobody looks inside.
+        poison: (rank, step, module) whose output is infinite in that zero-based step.
         traffic: Whether the ranks write what they sent in the second step of the attempt.
         separator: Token with which a document begins, where none is to see another.
     """
@@ -127,6 +129,8 @@ class Case:
     slow: dict[int, float] = field(default_factory=dict)
     balance: float | None = None
     script: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    probe: int = 0
+    poison: tuple[int, int, str] | None = None
     traffic: bool = False
     separator: int | None = None
     kill: tuple[int, int] | None = None
@@ -151,6 +155,8 @@ class Case:
             "slow": [self.slow.get(rank, 0.0) for rank in range(self.plan.layout.ranks)],
             "balance": self.balance,
             "script": [[step, list(rows)] for step, rows in self.script.items()],
+            "probe": self.probe,
+            "poison": self.poison,
             "traffic": self.traffic,
             "separator": self.separator,
         }
@@ -268,6 +274,32 @@ def count_traffic(trainer: Any, ranks: Any, run: RunFolder) -> None:
     trainer.step = counted
 
 
+def look_inside(asked: dict[str, Any], trainer: Any, parts: Any, sink: Any, rank: int) -> None:
+    """Put a probe into a rank, and something for it to find."""
+    from cnai.train.probe_trainer import ProbeSettings
+
+    if asked["probe"]:
+        settings = ProbeSettings(layers_every=1, activations_every=1, ranks_every=asked["probe"])
+        trainer.look_inside(settings, sink)
+    if asked["poison"] and asked["poison"][0] == rank:
+        poison(trainer, parts, *asked["poison"][1:])
+
+
+def poison(trainer: Any, parts: Any, step: int, name: str) -> None:
+    """Let the output of a module be infinite from a step on."""
+    taken, begun = trainer.step, []
+
+    def stepped(number: int, *words: Any, **more: Any) -> Any:
+        begun.append(number)
+        return taken(number, *words, **more)
+
+    trainer.step = stepped
+    module = next(one for part in parts for path, one in part.named_modules() if path == name)
+    module.register_forward_hook(
+        lambda _module, _inputs, out: out * float("inf") if begun[-1] >= step else out
+    )
+
+
 class Scripted:
     """A balancer that moves rows when it is told to."""
 
@@ -304,6 +336,7 @@ def train_rank(context: Any) -> int:
     from cnai.train.build import build_decoder
     from cnai.train.checkpoint import Checkpoints
     from cnai.train.loop import Trainer, TrainJob, train
+    from cnai.train.probe_record import careful_sink
     from cnai.train.ranks import joined
 
     asked = context.payload
@@ -356,6 +389,7 @@ def train_rank(context: Any) -> int:
 
             dcp.save = slow
         trainer = Trainer(job, ranks, parts, balancer=balancer_of(plan, asked))
+        look_inside(asked, trainer, parts, careful_sink(run, writer.write), context.rank)
         if asked["traffic"]:
             count_traffic(trainer, ranks, run)
         checkpoints = Checkpoints(

@@ -39,6 +39,14 @@ def test_a_step_by_hand_has_our_losses_in_every_layout():
     assert found["torchtitan"]
 
 
+def test_faults_are_found_in_two_models_and_healthy_runs_left_alone():
+    found = json.loads(ran("detect.py", "--seeds", "1", "--healthy", "6", "--json").stdout)
+    assert (found["faults"], found["healthy"]) == (52, 6)
+    assert found["recall"] >= 0.9
+    assert found["primary"] >= 0.85
+    assert found["healthy_flagged"] <= 1
+
+
 def test_the_gpu_check_runs_tiny_on_the_cpu():
     found = json.loads(ran("gpu_check.py", "--device", "cpu", "--tiny", "--json").stdout)
     assert found["losses"]["ours"] == pytest.approx(found["losses"]["by hand"], abs=1e-2)

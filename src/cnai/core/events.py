@@ -96,6 +96,37 @@ class StepDone(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankMeasured(Event):
+    """What a rank measured of itself, every few steps and before its first.
+
+    Attributes:
+        step: Steps finished.
+        rss_bytes: Host memory of its process; None where that is not known.
+        device_bytes: Device memory of its tensors; None without a device of its own.
+        copy: What it holds of the model; ranks that say the same hold the same numbers.
+        weights_hash: Hash of these numbers, 16 hex digits; None when nobody holds a copy.
+        batches: Hash of the rows of each step since the last such event.
+        optimizer_steps: Steps that the optimizer has counted itself; None where it counts none.
+        training: Share of the modules which act differently in training that are in that mode;
+            None when there are none.
+        chance_loss: Entropy of what is to be predicted, nats: the loss of who knows only how often
+            each occurs; None where that cannot be counted.
+    """
+
+    rank: int
+    attempt: int
+    step: int
+    rss_bytes: int | None = None
+    device_bytes: int | None = None
+    copy: str = ""
+    weights_hash: str | None = None
+    batches: tuple[str, ...] = ()
+    optimizer_steps: int | None = None
+    training: float | None = None
+    chance_loss: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationDone(Event):
     """The model was measured on validation sequences while it was trained.
 
@@ -289,7 +320,11 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding(Event):
-    """A fault or an anomaly that was detected, with what to do about it."""
+    """A fault or an anomaly that was detected, with what to do about it.
+
+    Attributes:
+        cause: The detector whose finding shortly before explains this one; None = it stands alone.
+    """
 
     detector: str
     severity: str
@@ -299,6 +334,7 @@ class Finding(Event):
     layer: str | None = None
     evidence: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,8 +350,9 @@ class RunEnded(Event):
 KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        AttemptStarted, RankReady, StepDone, EvaluationDone, CheckpointSaved, CheckpointRejected,
-        RankFailed, RankLost, RankStood, Decided, LayoutChanged, Rebalanced, Finding, RunEnded,
+        AttemptStarted, RankReady, StepDone, RankMeasured, EvaluationDone, CheckpointSaved,
+        CheckpointRejected, RankFailed, RankLost, RankStood, Decided, LayoutChanged, Rebalanced,
+        Finding, RunEnded,
     )
 }  # fmt: skip
 

@@ -5,6 +5,7 @@
     plans/attempt-N.json the layout that each attempt was built in
     scale.json           sizes that `ai-cli scale` asked for (absent when it was never used)
     events/rank-N.jsonl  what each rank did       events/agent.jsonl  what its supervisor did
+    records/layers.vec   what was measured in every layer, a vector of numbers a step
     logs/rank-N.log      what each rank printed
     standing/            where each rank of the newest attempt stands: a page, stacks, collectives
     checkpoints/step-N/  complete checkpoints (a name that starts with a dot is unfinished)
@@ -103,6 +104,11 @@ class RunFolder:
     def events(self) -> Path:
         """Folder of the event files."""
         return self.root / "events"
+
+    @property
+    def layers_file(self) -> Path:
+        """What was measured in every layer, step by step (`cnai.core.vectors`)."""
+        return self.root / "records" / "layers.vec"
 
     @property
     def logs(self) -> Path:

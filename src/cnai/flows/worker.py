@@ -39,6 +39,8 @@ from cnai.train.forkserver import RankContext
 from cnai.train.loop import Trainer, TrainJob, train
 from cnai.train.module_task import ModuleTask
 from cnai.train.modules import build_module, summed_parameters
+from cnai.train.probe_record import Sink, careful_sink
+from cnai.train.probe_trainer import ProbeSettings
 from cnai.train.ranks import Ranks, joined
 from cnai.train.standing import Page, PagedReader
 
@@ -121,6 +123,7 @@ def _train(
         # Running statistics are means over ranks, which count only while their rows are even.
         balancer = None if kept_buffers(parts) else rows_of(spec, plan)
         trainer = Trainer(job, ranks, parts, task, balancer)
+        _probe(spec, trainer, run, record)
         record(
             RankReady(
                 time_unix=time.time(),
@@ -143,6 +146,18 @@ def _train(
             base=base_of(spec, shape) if shape is not None else None,
         )
         train(job, trainer, reader, checkpoints, record)
+
+
+def _probe(spec: RunSpec, trainer: Trainer, run: RunFolder, record: Sink) -> None:
+    """Let a probe look into the layers, as the spec says."""
+    asked = spec.monitor
+    settings = ProbeSettings(
+        layers_every=asked.layers_every,
+        activations_every=asked.activations_every,
+        ranks_every=asked.ranks_every,
+    )
+    if settings.measures:
+        trainer.look_inside(settings, careful_sink(run, record))
 
 
 def _parts(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
+from operator import attrgetter
 
 from cnai.core.clock import Clock, SystemClock
 from cnai.core.events import Event
 from cnai.core.runfolder import EventFollower, RunFolder
+from cnai.core.vectors import VectorFollower
 from cnai.monitor.fold import ProgressFold
 from cnai.monitor.progress import RunProgress
 
@@ -17,14 +20,19 @@ class RunFollower:
     def __init__(self, run: RunFolder, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._events = EventFollower(run)
+        self._layers = VectorFollower(run.layers_file)
         self._fold = ProgressFold(run.name)
 
     def read(self) -> list[Event]:
-        """Take the events that came since the last call into the progress, and return them."""
+        """Take the events that came since the last call into the progress, and return them.
+
+        Among them, in their places, are the records of the layers, which no event file holds.
+        """
         events = self._events.read()
         for event in events:
             self._fold.add(event)
-        return events
+        layers: list[Event] = list(self._layers.read())
+        return list(heapq.merge(events, layers, key=attrgetter("time_unix"))) if layers else events
 
     def progress(self) -> RunProgress:
         """Read what is new and return where the run stands."""

@@ -6,7 +6,6 @@ the gradient and whether somebody was asked to stop, so that all stop after the 
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 import signal
@@ -22,19 +21,22 @@ from cnai.core.balance import Balancer, Move
 from cnai.core.batches import BatchReader
 from cnai.core.errors import RunError
 from cnai.core.events import EvaluationDone, Rebalanced, StepDone
-from cnai.core.layout import ParallelPlan, Place, Sharding
+from cnai.core.layout import ParallelPlan, Sharding
 from cnai.core.spec.sections import Train
+from cnai.core.vectors import LayersMeasured
 from cnai.train.agreement import check_whole_gradients, kept_buffers, share_buffers
-from cnai.train.batch import batch_of
+from cnai.train.batch import Batch, batch_of
 from cnai.train.checkpoint import Checkpoints, Record, State
-from cnai.train.determinism import make_deterministic
+from cnai.train.determinism import make_deterministic, seed_step
 from cnai.train.evaluation import Evaluation
 from cnai.train.module_task import ModuleTask
 from cnai.train.noise import NoiseScale
 from cnai.train.optimizer import Optimizer, learning_rate
 from cnai.train.pipeline import engine_for
+from cnai.train.probe_record import Sink
+from cnai.train.probe_trainer import ProbeSettings, TrainerProbe
 from cnai.train.ranks import Ranks
-from cnai.train.shards import Shard, local_of, shards_of, squared_norm
+from cnai.train.shards import local_of, shards_of, squared_norm, squares_of
 from cnai.train.sharing import RowShares
 from cnai.train.stopwatch import Stopwatch
 
@@ -77,6 +79,10 @@ class StopRequest:
 class Trainer:
     """One rank's state between steps: its parts of the model and of the optimizer.
 
+    Attributes:
+        shards: The numbers that it trains.
+        probe: Looks into the layers; None = nobody does.
+
     Args:
         balancer: Shares the rows out over the data ranks; None = evenly, always.
     """
@@ -99,10 +105,11 @@ class Trainer:
             judges_itself=task is not None and task.judges_itself,
             separator=job.separator,
         )
-        self._shards = shards_of(parts, ranks, task)
+        self.shards = shards_of(parts, ranks, task)
         self._checks_gradients = task is not None
-        self._optimizer = Optimizer(self._shards, job.settings)
+        self._optimizer = Optimizer(self.shards, job.settings)
         self._parts = tuple(parts)
+        self.probe: TrainerProbe | None = None
         losses = task.losses if task else None
         self._watch = Stopwatch(ranks.device)
         self._engine = engine_for(parts, job.plan, ranks, job.settings, self._watch, losses)
@@ -128,7 +135,7 @@ class Trainer:
     @property
     def trainable(self) -> int:
         """Those of them that training changes."""
-        return sum(shard.local.numel() for shard in self._shards)
+        return sum(shard.local.numel() for shard in self.shards)
 
     @property
     def frozen(self) -> tuple[str, ...]:
@@ -145,7 +152,7 @@ class Trainer:
 
         Beside it the running statistics of a user's module, where there are any.
         """
-        model: dict[str, Tensor] = {s.name: s.parameter.detach() for s in self._shards}
+        model: dict[str, Tensor] = {s.name: s.parameter.detach() for s in self.shards}
         state = {"model": model, "optimizer": self._optimizer.state()}
         buffers = kept_buffers(self._parts)
         return state | ({"buffers": buffers} if buffers else {})
@@ -169,28 +176,26 @@ class Trainer:
         """
         start = time.perf_counter()
         # What is random in a user's module then depends on the step alone, also after a resume.
-        _seed_draws(_seed_of_step(self._job.settings.seed, step, self._ranks.place), self._ranks)
-        first, share = self._shares.first, self._shares.count
-        rows = reader.rows(step, first, share)
-        if step + 1 < self._job.steps:
-            reader.prefetch(step + 1, first, share)
-        batch = self._batch_of(rows)
+        seed_step(self._job.settings.seed, step, self._ranks.place, self._ranks.device)
+        share = self._shares.count
+        batch = self._taken(step, reader)
         waited = time.perf_counter() - start
         place, layout = self._ranks.place, self._ranks.layout
         self._watch.taken()  # of an evaluation before
-        loss = self._engine.run(batch.positions(place.context, layout.context))
+        mine = batch.positions(place.context, layout.context)
+        loss = self._engine.run(mine)
         own_square = self._reduce_gradients()
         seconds = self._watch.taken()
-        message = self._shares.message(time.perf_counter() - start, seconds)
-        loss, norm, small_square, stopping, heard = self._agree(loss, own_square, stop, message)
+        squares = self._squares()
+        words = self.probe.words(step, squares) if self.probe else []
+        message = [*words, *self._shares.message(time.perf_counter() - start, seconds)]
+        own = [loss / (layout.copies * layout.model), self._whole(squares), own_square, float(stop)]
+        loss, norm, small_square, stopping, heard = self._agree(own, message)
         agreed = time.perf_counter() - start
+        seen = self.probe.heard(step, heard[: len(words)]) if self.probe else None
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise RunError(
-                f"loss {loss:g} with gradient norm {norm:g} at step {step + 1}",
-                where="train.learning_rate",
-                hint="lower `train.learning_rate`, or set `train.clip_norm: 1.0`; the last "
-                "checkpoint is kept",
-            )
+            what = f"loss {loss:g} with gradient norm {norm:g} at step {step + 1}"
+            raise self._not_finite(what, seen, mine)
         rate = learning_rate(self._job.settings, step, self._job.steps)
         ratio = self._update(norm, rate, measure=self._measures(step))
         record = StepDone(
@@ -210,10 +215,52 @@ class Trainer:
             stage_seconds=tuple(seconds[stage] for stage in sorted(seconds)),
             wait_seconds=max(0.0, agreed - waited - sum(seconds.values())),
         )
-        self._move = self._shares.decide(step + 1, heard)
+        self._share_out(step + 1, heard[len(words) :])
+        return record, stopping
+
+    def _share_out(self, done: int, heard: list[float]) -> None:
+        """Share the rows of the next step out, as the speeds of this one say."""
+        self._move = self._shares.decide(done, heard)
         if self._noise:
             self._noise.small = self._shares.typical_rows
-        return record, stopping
+
+    def _not_finite(self, what: str, seen: LayersMeasured | None, mine: Batch) -> RunError:
+        """Return the error of a step with a number that is not finite, with where it arose."""
+        if self.probe and seen:
+            what += f", first in {self.probe.origin(seen, lambda: self._engine.run(mine))}"
+        return RunError(
+            what,
+            where="train.learning_rate",
+            hint="lower `train.learning_rate`, or set `train.clip_norm: 1.0`; the last "
+            "checkpoint is kept",
+        )
+
+    def _taken(self, step: int, reader: BatchReader) -> Batch:
+        """Take this rank's rows of a step, and let those of the next be fetched."""
+        first, share = self._shares.first, self._shares.count
+        rows = reader.rows(step, first, share)
+        if step + 1 < self._job.steps:
+            reader.prefetch(step + 1, first, share)
+        if self.probe:
+            self.probe.begin(step, rows)
+        return self._batch_of(rows)
+
+    def look_inside(self, settings: ProbeSettings, sink: Sink) -> None:
+        """Let a probe look into the layers; all ranks call this, before the first step."""
+        self.probe = TrainerProbe(
+            settings,
+            self.shards,
+            self._parts,
+            self._ranks,
+            self._job.attempt,
+            sink,
+            compiled=self._job.settings.compile,
+        )
+
+    def measure_rank(self, done: int) -> None:
+        """Let this rank measure itself after so many steps, when it is time to."""
+        if self.probe:
+            self.probe.measure_rank(done, self._optimizer.rules)
 
     def moved(self, step: int) -> Rebalanced | None:
         """Return how the step shared the rows out anew for those that follow; None = as before."""
@@ -248,41 +295,41 @@ class Trainer:
             This rank's part of the mean squared norm of the data ranks' own gradients; 0 where the
             noise scale is not measured.
         """
-        self._ranks.add_partial([s.local_gradient() for s in self._shards if s.is_partial])
-        tied = [s.local_gradient() for s in self._shards if s.name == "embedding.weight"]
+        self._ranks.add_partial([s.local_gradient() for s in self.shards if s.is_partial])
+        tied = [s.local_gradient() for s in self.shards if s.name == "embedding.weight"]
         if tied:
             self._ranks.add_tied(tied)
         if self._checks_gradients:
-            check_whole_gradients(self._shards, self._ranks)
+            check_whole_gradients(self.shards, self._ranks)
             self._checks_gradients = False
-        copied = [shard for shard in self._shards if not shard.is_sharded]
+        copied = [shard for shard in self.shards if not shard.is_sharded]
         whole = [shard.local_gradient() for shard in copied if not shard.is_expert]
         own = 0.0
         if self._noise:
             # The rows of a data rank are shared out over the context axis.
             self._ranks.average_over_context(whole)
-            own = self._square() * self._shares.own_scale**2
+            own = self._whole(self._squares()) * self._shares.own_scale**2
         self._ranks.average(whole)
         self._ranks.average_experts([s.local_gradient() for s in copied if s.is_expert])
         return own
 
-    def _square(self) -> float:
-        """Return this rank's part of the squared norm of the gradient.
+    def _squares(self) -> list[float]:
+        return squared_norm([shard.local_gradient() for shard in self.shards])
+
+    def _whole(self, squares: Sequence[float]) -> float:
+        """Return this rank's part of a squared norm, out of those of its shards.
 
         Numbers that several ranks hold count once: each contributes its part divided by the number
         of its copies.
         """
-        squares = squared_norm([shard.local_gradient() for shard in self._shards])
         return sum(
-            square / shard.copies for square, shard in zip(squares, self._shards, strict=True)
+            square / shard.copies for square, shard in zip(squares, self.shards, strict=True)
         )
 
     def _agree(
-        self, loss: float, own_square: float, stop: bool, more: list[float]
+        self, own: list[float], more: list[float]
     ) -> tuple[float, float, float, bool, list[float]]:
-        """Share loss, gradient norms, wish to stop and speeds over all ranks in one message."""
-        layout = self._ranks.layout
-        own = [loss / (layout.copies * layout.model), self._square(), own_square, float(stop)]
+        """Share loss, gradient norms, wish to stop and more over all ranks in one message."""
         total_loss, total_square, small_square, stops, *heard = self._ranks.total([*own, *more])
         return total_loss, math.sqrt(total_square), small_square, stops > 0, heard
 
@@ -294,34 +341,19 @@ class Trainer:
         """Clip, update, forget the gradients; return the update ratio if it is to be measured."""
         limit = self._job.settings.clip_norm
         if limit is not None and norm > limit:
-            torch._foreach_mul_([s.local_gradient() for s in self._shards], limit / norm)
-        before = [shard.local.detach().clone() for shard in self._shards] if measure else []
+            torch._foreach_mul_([s.local_gradient() for s in self.shards], limit / norm)
+        before = [shard.local.detach().clone() for shard in self.shards] if measure else []
         self._optimizer.step(rate)
         self._optimizer.zero()
-        return _update_ratio(self._shards, before) if measure else None
+        return self._update_ratio(before) if measure else None
 
-
-def _seed_draws(seed: int, ranks: Ranks) -> None:
-    """Seed what draws on this rank's devices.
-
-    torch.manual_seed would queue a call, with its stack, for a GPU that may never come.
-    """
-    torch.default_generator.manual_seed(seed)
-    if ranks.device.type == "cuda":
-        torch.cuda.manual_seed(seed)
-
-
-def _seed_of_step(seed: int, step: int, place: Place) -> int:
-    """Return a seed that stages and copies of the model do not share, but a split layer does."""
-    words = f"{seed} {step} {place.pipeline} {place.data}".encode()
-    return int.from_bytes(hashlib.sha256(words).digest()[:8])
-
-
-def _update_ratio(shards: list[Shard], before: list[Tensor]) -> float:
-    """Return the norm of the update over the norm of the weights before it."""
-    change = torch._foreach_sub([shard.local.detach() for shard in shards], before)
-    weights = sum(squared_norm(before))
-    return math.sqrt(sum(squared_norm(list(change))) / weights) if weights else 0.0
+    def _update_ratio(self, before: list[Tensor]) -> float:
+        """Return the norm of the update over the norm of the weights before it."""
+        change = torch._foreach_sub([shard.local.detach() for shard in self.shards], before)
+        changes, weights = squares_of(list(change)), squares_of(before)
+        if self.probe:
+            self.probe.updated(changes, weights)
+        return math.sqrt(float(changes.sum() / weights.sum())) if weights.any() else 0.0
 
 
 def train(
@@ -344,11 +376,13 @@ def train(
         checkpoints.load(job.resume_step, trainer.state())
     done = job.resume_step
     stopping = False
+    trainer.measure_rank(done)
     with checkpoints:
         while done < job.steps and not stopping:
             event, stopping = trainer.step(done, reader, stop=stop.asked)
             done += 1
             record(event)
+            trainer.measure_rank(done)
             moved = trainer.moved(done)
             if moved is not None and event.rank == 0:
                 record(moved)
@@ -361,4 +395,6 @@ def train(
             if last or done % job.checkpoint_every == 0:
                 trainer.share_buffers()
                 checkpoints.save(done, trainer.state(), record, last=last)
+        if trainer.probe:
+            trainer.probe.close()
     return done

@@ -46,6 +46,9 @@ def _stable_then_decay(settings: Train, step: int, steps: int) -> float:
 class Optimizer:
     """AdamW, Muon or SGD over the local shards.
 
+    Attributes:
+        rules: What updates them, each its own.
+
     Its state exists from the start, so that a checkpoint can be loaded into it in place. Source of
     AdamW: Loshchilov and Hutter 2017, arXiv 1711.05101; of Muon: see `cnai.train.muon`.
     """
@@ -53,12 +56,12 @@ class Optimizer:
     def __init__(self, shards: list[Shard], settings: Train) -> None:
         self._shards = shards
         rest = shards
-        self._rules: list[torch.optim.Optimizer] = []
+        self.rules: list[torch.optim.Optimizer] = []
         if settings.optimizer == "muon":
             hidden = [shard for shard in shards if shard.is_hidden]
             rest = [shard for shard in shards if not shard.is_hidden]
             if hidden:
-                self._rules.append(
+                self.rules.append(
                     Muon(
                         hidden,
                         rate=settings.learning_rate,
@@ -68,15 +71,15 @@ class Optimizer:
                 )
         groups = _groups(rest, settings.weight_decay)
         if groups and settings.optimizer == "sgd":
-            self._rules.append(torch.optim.SGD(groups, lr=settings.learning_rate, foreach=True))
+            self.rules.append(torch.optim.SGD(groups, lr=settings.learning_rate, foreach=True))
         elif groups:
-            self._rules.append(_adamw(groups, rest, settings))
+            self.rules.append(_adamw(groups, rest, settings))
 
     def step(self, rate: float) -> None:
         """Update all shards from their gradients."""
         for shard in self._shards:
             shard.local.grad = shard.local_gradient()
-        for rule in self._rules:
+        for rule in self.rules:
             for group in rule.param_groups:
                 group["lr"] = rate
             rule.step()
@@ -91,7 +94,7 @@ class Optimizer:
         """Return the state under `NAME.exp_avg` and so on, sharing storage with the optimizer."""
         return {
             f"{shard.name}.{key}": value if key == "step" else shard.wrap(value)
-            for rule in self._rules
+            for rule in self.rules
             for shard in self._shards
             if shard.local in rule.state
             for key, value in rule.state[shard.local].items()

@@ -156,9 +156,14 @@ def _is_partial(name: str, ranks: Ranks) -> bool:
     return ranks.layout.is_split(int(name.split(".")[1]))
 
 
+def squares_of(tensors: list[Tensor]) -> Tensor:
+    """Return the sum of squares of each tensor, where they lie: nothing waits for a device."""
+    if not tensors:
+        return torch.zeros(0, dtype=torch.float64)
+    return torch.stack(torch._foreach_norm(tensors)).double().square()
+
+
 def squared_norm(tensors: list[Tensor]) -> list[float]:
     """Return the sum of squares of each tensor."""
-    if not tensors:
-        return []
-    norms: list[float] = torch.stack(torch._foreach_norm(tensors)).double().square().tolist()
+    norms: list[float] = squares_of(tensors).tolist()
     return norms

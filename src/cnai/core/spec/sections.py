@@ -183,8 +183,17 @@ class Checkpoint(Section):
 class Monitor(Section):
     """What is watched while training."""
 
-    update_ratio_every: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 10
+    update_ratio_every: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 1
     """Steps between measurements of update norm over weight norm; 0 = never."""
+    layers_every: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 1
+    """Steps between records of the gradient of every parameter, and of its weights and update as
+    often as `monitor.update_ratio_every` says; 0 = no layer is recorded."""
+    activations_every: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 10
+    """Steps between measurements of what flows between the modules, on a sample of the rows; 0 =
+    never."""
+    ranks_every: Annotated[int, Field(ge=0, le=LARGEST_INT)] = 10
+    """Steps between measurements that each rank makes of itself: memory, hashes of its batches and
+    of its weights, which copies must have in common; 0 = never."""
     prometheus_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """Port of `/metrics` while training; none = off (see `ai-cli monitor`)."""
     stall_seconds: Annotated[float, Field(gt=0)] = 60.0

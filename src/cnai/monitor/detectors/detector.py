@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from cnai.core.events import Event, Finding
+from cnai.monitor.detectors.causes import Resolver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class Watch:
 
     def __init__(self, detectors: Sequence[Detector]) -> None:
         self._detectors = list(detectors)
+        self._resolver = Resolver()
 
     @classmethod
     def of(cls, kinds: Sequence[Callable[[], Detector]]) -> Watch:
@@ -44,8 +46,9 @@ class Watch:
 
     def update(self, event: Event) -> list[Finding]:
         """Show an event to every detector and return what they find."""
+        self._resolver.update(event)
         found = [self._ask(detector, event) for detector in tuple(self._detectors)]
-        return [finding for finding in found if finding is not None]
+        return [self._resolver.explained(finding) for finding in found if finding is not None]
 
     def _ask(self, detector: Detector, event: Event) -> Finding | None:
         try:

@@ -9,6 +9,7 @@ from typing import ClassVar
 from cnai.core.events import AttemptStarted, Event, Finding, RankFailed, Repair, StepDone
 
 _REPORTED = re.compile(r"\b(loss|norm) [-+]?(nan|inf)\b", re.IGNORECASE)
+_FIRST = re.compile(r"first in the [a-z ]+ `([^`]+)`")
 
 REPAIRS = (
     Repair(title="lower train.learning_rate and clip the gradient",
@@ -43,8 +44,15 @@ class NonFinite:
             message=message,
             step=event.step if isinstance(event, StepDone) else None,
             rank=event.rank if isinstance(event, RankFailed) else None,
+            layer=_layer(message),
             repairs=REPAIRS,
         )
+
+
+def _layer(message: str) -> str | None:
+    """Return the module that the loop has named."""
+    found = _FIRST.search(message)
+    return found[1] if found else None
 
 
 def _message(event: Event) -> str | None:
