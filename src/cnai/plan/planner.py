@@ -13,7 +13,7 @@ from cnai.core.layout import Layout, ParallelPlan, Sharding, Stage
 from cnai.core.units import format_bytes
 from cnai.plan.balance import Cuts, balance
 from cnai.plan.cost import estimate_step, layer_costs
-from cnai.plan.devices import Machines
+from cnai.plan.machines import Machines
 from cnai.plan.memory import stage_memory, stage_parameters
 from cnai.plan.module_memory import module_cuts, module_memory, module_stage
 from cnai.plan.reasons import explain, no_fit
@@ -147,7 +147,7 @@ def _layouts(request: PlanRequest, machines: Machines, ranks: int) -> Iterator[L
 
 def _best(request: PlanRequest, machines: Machines, layout: Layout) -> Candidate:
     """Return the layout with its best microbatches; sharded only if nothing fits without."""
-    cuts, costs = _cut(request, layout)
+    cuts = _cut(request, layout)
     candidate = None
     for sharding in _shardings(request, layout):
         share = request.batch // layout.data
@@ -166,7 +166,7 @@ def _best(request: PlanRequest, machines: Machines, layout: Layout) -> Candidate
             )
             for count in counts
         )
-        found = min((_candidate(request, machines, trial, costs) for trial in trials), key=_order)
+        found = min((_candidate(request, machines, trial) for trial in trials), key=_order)
         if candidate is None or _order(found) < _order(candidate):
             candidate = found
         if candidate.rejected is None:
@@ -182,21 +182,16 @@ def _shardings(request: PlanRequest, layout: Layout) -> tuple[Sharding, ...]:
     return (Sharding.NONE, Sharding.FULL) if layout.copies > 1 else (Sharding.NONE,)
 
 
-def _cut(request: PlanRequest, layout: Layout) -> tuple[Cuts, tuple[float, ...]]:
-    """Return the stages' layers and their cost, balanced."""
+def _cut(request: PlanRequest, layout: Layout) -> Cuts:
+    """Return the stages' layers, balanced."""
+    stages = layout.pipeline * request.virtual_of(layout)
     if request.shape is None:
-        if request.module is None:
-            return ((0, 0),), (0.0,)
-        cuts = module_cuts(request.module, layout.pipeline * request.virtual_of(layout))
-        return cuts, (0.0,) * len(cuts)
+        return module_cuts(request.module, stages) if request.module else ((0, 0),)
     costs = layer_costs(request.shape, request.sequence, layout.model, layout.split_layer)
-    cuts = balance(costs, layout.pipeline * request.virtual_of(layout))
-    return cuts, tuple(sum(costs[first:end]) for first, end in cuts)
+    return balance(costs, stages)
 
 
-def _candidate(
-    request: PlanRequest, machines: Machines, trial: Trial, costs: tuple[float, ...]
-) -> Candidate:
+def _candidate(request: PlanRequest, machines: Machines, trial: Trial) -> Candidate:
     shape = request.shape
     stages = tuple(
         Stage(
@@ -218,7 +213,7 @@ def _candidate(
         schedule=trial.schedule,
         sharding=trial.sharding,
         shard_group=trial.shard_group,
-        estimate=estimate_step(request, shape, trial, machines, costs) if shape else None,
+        estimate=estimate_step(request, shape, trial, machines) if shape else None,
     )
     usable = machines.usable_bytes(trial.layout.ranks)
     needed = plan.peak.memory.total_bytes
@@ -241,7 +236,6 @@ def with_cuts(
     layout, shape = plan.layout, request.shape
     if shape is None:
         return None
-    costs = layer_costs(shape, request.sequence, layout.model, layout.split_layer)
     trial = Trial(
         layout=layout,
         cuts=cuts,
@@ -251,8 +245,7 @@ def with_cuts(
         sharding=plan.sharding,
         shard_group=plan.shard_group,
     )
-    stage_costs = tuple(sum(costs[first:end]) for first, end in cuts)
-    found = _candidate(request, Machines.of(fleet), trial, stage_costs)
+    found = _candidate(request, Machines.of(fleet), trial)
     return replace(found.plan, reasons=plan.reasons) if found.rejected is None else None
 
 

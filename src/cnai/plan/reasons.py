@@ -12,7 +12,7 @@ from cnai.core.fleet import Fleet
 from cnai.core.layout import ParallelPlan, Peak, Sharding
 from cnai.core.recompute import Recompute
 from cnai.core.units import format_bytes, format_seconds
-from cnai.plan.devices import Machines
+from cnai.plan.machines import Machines
 from cnai.plan.request import PlanRequest
 
 
