@@ -17,8 +17,7 @@ from plan_programs import program_of
 from cnai.core.errors import CnaiError
 from cnai.core.fleet import Fleet, Node
 from cnai.core.layout import Layout, Sharding
-from cnai.plan.balance import balance
-from cnai.plan.cost import layer_costs
+from cnai.plan.balance import Cuts, balance
 from cnai.plan.described import DescribedShape
 from cnai.plan.devices import DEVICES, Device
 from cnai.plan.machines import Machines
@@ -36,6 +35,8 @@ class Row:
         kind: Name of the device.
         hardware_flops: Whether its TFLOP/s count recomputed work.
         measured: What the file says was measured, by column; may be empty.
+        recompute_unsaid: Whether nothing says what was recomputed.
+        is_bare: Whether its memory is weights, optimizer and activations alone.
         assumed: Columns that were filled in.
     """
 
@@ -50,6 +51,8 @@ class Row:
     measured: dict[str, float]
     oom: bool | None = None
     hardware_flops: bool = False
+    recompute_unsaid: bool = False
+    is_bare: bool = False
     assumed: tuple[str, ...] = ()
 
     def on(self, device: Device) -> Machines:
@@ -68,8 +71,8 @@ class Skipped:
     reason: str
 
 
-class _Blank(ValueError):
-    pass
+class BlankError(ValueError):
+    """A column that is needed is blank."""
 
 
 @dataclass
@@ -89,9 +92,9 @@ class _Cells:
     def need(self, name: str) -> int:
         value = self.maybe(name)
         if value is None:
-            raise _Blank(f"`{name}` is blank")
+            raise BlankError(f"`{name}` is blank")
         if value < 1:
-            raise _Blank(f"`{name}` is {value:g}")
+            raise BlankError(f"`{name}` is {value:g}")
         return int(value)
 
     def fill(self, name: str, default: int) -> int:
@@ -123,17 +126,17 @@ def read_row(index: int, cells: dict[str, str]) -> Row | Skipped:
     source = (cells.get("source") or "").strip()
     try:
         return _read(index, source, _Cells(cells))
-    except (_Blank, CnaiError) as error:
+    except (BlankError, CnaiError) as error:
         return Skipped(index, source, str(error))
 
 
 def _read(index: int, source: str, cells: _Cells) -> Row:
     notes = cells.text("notes").lower()
     if "lora" in source.lower() or "lora" in notes or "adapter on" in source.lower():
-        raise _Blank("tunes adapters, of which the row does not say the size")
+        raise BlankError("tunes adapters, of which the row does not say the size")
     if "vllm" in source.lower() or "inference" in source.lower():
-        raise _Blank("not training")
-    program = program_of(source, notes)
+        raise BlankError("not training")
+    program = program_of(source, notes, cells.text("precision").lower())
     shape = _stretched(_shape(cells, program.gated), cells)
     device, per_node = _device(cells)
     ranks = cells.need("n_gpus")
@@ -142,18 +145,19 @@ def _read(index: int, source: str, cells: _Cells) -> Row:
     rows, count = _pieces(cells, layout)
     recompute = _recompute(cells, program.recompute)
     software = program.software
-    layout = replace(layout, split_sequence=program.sequence_parallel(cells.text("notes"), recompute))
+    layout = replace(
+        layout, split_sequence=program.sequence_parallel(cells.text("notes"), recompute)
+    )
     virtual = cells.fill("virtual_pp", 1) if cells.text("virtual_pp") else 1
     virtual = virtual if shape.layers >= layout.pipeline * virtual and layout.pipeline > 1 else 1
-    costs = layer_costs(shape, shape.sequence, layout.model, 0)
     trial = Trial(
         layout=layout,
-        cuts=balance(costs, layout.pipeline * virtual),
+        cuts=_cuts(shape.layers, layout.pipeline * virtual),
         microbatches=count,
         rows=rows,
         schedule="Interleaved1F1B" if virtual > 1 else "1F1B",
         sharding=sharding,
-        shard_group=_shard_group(cells, sharding, layout, per_node),
+        shard_group=_shard_group(sharding, layout, per_node),
     )
     request = PlanRequest(
         shape=shape,
@@ -188,8 +192,30 @@ def _read(index: int, source: str, cells: _Cells) -> Row:
         measured={name: value for name in MEASURED if (value := cells.maybe(name)) is not None},
         oom={"true": True, "false": False}.get(cells.text("oom").lower()),
         hardware_flops=software.counts_twice,
+        is_bare="params+optimizer" in notes,
+        recompute_unsaid=not cells.text("recompute") and recompute == "none",
         assumed=tuple(cells.assumed),
     )
+
+
+def _cuts(layers: int, stages: int) -> Cuts:
+    """Cut layers as these programs do, by their number.
+
+    Where embedding and head make the number divide, they take the place of a layer each; else all
+    stages but the last ones have as many, rounded up.
+    """
+    if layers % stages and (layers + 2) % stages == 0 and stages > 1:
+        each = (layers + 2) // stages
+        ends = [each * (stage + 1) - 1 for stage in range(stages)]
+        ends[-1] = layers
+        if each > 1:
+            return tuple(zip([0, *ends[:-1]], ends, strict=True))
+    each = -(-layers // stages)
+    ends = [each * (stage + 1) for stage in range(stages)]
+    ends[-1] = layers
+    if ends[-2:-1] < [layers]:
+        return tuple(zip([0, *ends[:-1]], ends, strict=True))
+    return balance([1.0] * layers, stages)
 
 
 def _says(cells: _Cells, name: str, *words: str) -> bool:
@@ -200,6 +226,8 @@ def _says(cells: _Cells, name: str, *words: str) -> bool:
 def _shape(cells: _Cells, gated: bool) -> DescribedShape:
     width, layers = cells.need("hidden"), cells.need("layers")
     sequence = cells.need("seq_len")
+    if cells.maybe("heads") is None and width % 128:
+        raise BlankError("`heads` is blank, and the width says nothing about them")
     heads = cells.fill("heads", max(1, width // 128))
     kv_heads = cells.fill("kv_heads", heads)
     ffn = cells.fill("ffn_hidden", 4 * width)
@@ -225,11 +253,11 @@ def _stretched(shape: DescribedShape, cells: _Cells) -> DescribedShape:
     if shape.layers >= stages:
         return shape
     if cells.maybe("ffn_hidden") or not said:
-        raise _Blank(f"{shape.layers} layers cannot be laid over {stages} stages")
+        raise BlankError(f"{shape.layers} layers cannot be laid over {stages} stages")
     rest = (said * 1e9 - shape.embedding_parameters) / stages - shape.attention_parameters
     inner = round(rest / (3 if shape.gated else 2) / shape.width / 128) * 128
     if inner < 128:
-        raise _Blank(f"{shape.layers} layers cannot be laid over {stages} stages")
+        raise BlankError(f"{shape.layers} layers cannot be laid over {stages} stages")
     cells.assumed.append(f"layers {stages} and ffn_hidden {inner}, from pp and params_b")
     return replace(shape, layers=stages, ffn_width=inner)
 
@@ -237,14 +265,14 @@ def _stretched(shape: DescribedShape, cells: _Cells) -> DescribedShape:
 def _device(cells: _Cells) -> tuple[Device, int]:
     name = cells.text("hardware").lower().replace(" ", "-")
     if not name:
-        raise _Blank("`hardware` is blank")
+        raise BlankError("`hardware` is blank")
     if "a100" in name and cells.maybe("gpu_mem_gb") == 40:
         name = "a100-40"
     if "v100" in name and cells.maybe("gpu_mem_gb") == 16:
         name = "v100-16"
     kind = next((kind for word, kind in _KINDS if word in name), None)
     if kind is None:
-        raise _Blank(f"unknown hardware `{cells.text('hardware')}`")
+        raise BlankError(f"unknown hardware `{cells.text('hardware')}`")
     device = DEVICES[kind]
     per_node = int(cells.maybe("gpus_per_node") or device.devices_per_node)
     network = _network(cells.text("interconnect"), per_node)
@@ -257,7 +285,7 @@ def _network(text: str, per_node: int) -> float | None:
     """Read bytes a second and device from words such as `1600Gbps/node RoCE`."""
     low = text.lower()
     if "omnipath" in low:
-        return 4 * 100e9 / 8 / per_node
+        return 4 * 100e9 / 8 / per_node / 2  # driven by the host, without direct access by GPUs
     found = re.search(r"([\d.]+)\s*gb(?:ps|/s|it/s)", low)
     if not found:
         return None
@@ -269,7 +297,7 @@ def _layout(cells: _Cells, ranks: int, shards: bool) -> tuple[Layout, Sharding]:
     model, pipeline = cells.maybe("tp"), cells.maybe("pp")
     if model is None or pipeline is None:
         if not shards:
-            raise _Blank("`tp` or `pp` is blank")
+            raise BlankError("`tp` or `pp` is blank")
         model, pipeline = 1, 1
     context = cells.fill("cp", 1) if cells.text("cp") else 1
     model, pipeline = int(model), int(pipeline)
@@ -292,7 +320,7 @@ def _layout(cells: _Cells, ranks: int, shards: bool) -> tuple[Layout, Sharding]:
     return layout, Sharding.HYBRID if "hsdp" in word else Sharding.FULL
 
 
-def _shard_group(cells: _Cells, sharding: Sharding, layout: Layout, per_node: int) -> int:
+def _shard_group(sharding: Sharding, layout: Layout, per_node: int) -> int:
     if sharding is not Sharding.HYBRID:
         return 1
     size = max(1, per_node // layout.model)
@@ -318,14 +346,16 @@ def _pieces(cells: _Cells, layout: Layout) -> tuple[int, int]:
     """Return sequences in a microbatch, and microbatches of a rank."""
     batch, rows = cells.maybe("global_batch_seqs"), cells.maybe("micro_batch")
     if batch is None and rows is None:
-        raise _Blank("`global_batch_seqs` and `micro_batch` are blank")
+        raise BlankError("`global_batch_seqs` and `micro_batch` are blank")
     if batch is None:
         cells.assumed.append("global_batch_seqs")
         return int(rows or 1), max(1, 4 * (layout.pipeline - 1)) if layout.pipeline > 1 else 1
     share = max(1, round(batch / layout.data))
     if rows is None:
+        if layout.pipeline > 1:
+            raise BlankError("`micro_batch` is blank, and with it the bubble of the pipeline")
         cells.assumed.append("micro_batch")
-        rows = 1 if layout.pipeline > 1 else min(share, 4)
+        rows = min(share, 4)
     rows = max(1, min(share, int(rows)))
     return rows, max(1, round(share / rows))
 

@@ -7,7 +7,13 @@ It never touches a device, a process or torch.
 
 from cnai.plan.balance import Cuts
 from cnai.plan.cost import layer_costs
-from cnai.plan.devices import DEVICES, Device, device_memory_bytes, device_named
+from cnai.plan.devices import (
+    DEVICES,
+    Device,
+    device_memory_bytes,
+    device_named,
+    hardware_folder,
+)
 from cnai.plan.nearest import nearest_plan
 from cnai.plan.planner import Candidate, alternatives, make_plan, with_cuts
 from cnai.plan.recut import LayerBalancer
@@ -26,6 +32,7 @@ __all__ = [
     "alternatives",
     "device_memory_bytes",
     "device_named",
+    "hardware_folder",
     "layer_costs",
     "make_plan",
     "nearest_plan",

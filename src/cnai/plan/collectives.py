@@ -1,9 +1,10 @@
 """Seconds of a collective over ranks that lie in nodes.
 
-A ring passes each byte over every link once, so that of a group that spans nodes the slower of two
-links decides: that inside a node, and the network cards that the group's members in one node have
-together. Sources: ring collectives from Thakur et al. 2005, Int. J. High Performance Computing
-Applications 19(1); a sum is a scatter and a gather (Patarasuk and Yuan 2009).
+Of a group that spans nodes the slower of two links decides: that inside a node, over which members
+pass on all that the others have, and the network cards of the group's members in one node together,
+over which comes only what other nodes have. Sources: ring collectives from Thakur et al. 2005, Int.
+J. High Performance Computing Applications 19(1); a sum is a scatter and a gather (Patarasuk and
+Yuan 2009).
 """
 
 from __future__ import annotations
@@ -31,25 +32,35 @@ class Group:
         return max(1, min(self.members, per_node // self.stride))
 
 
-def bus(device: Device, per_node: int, group: Group) -> tuple[float, float]:
-    """Return bytes a second that a ring over the group carries, and seconds of an empty one."""
+def latency(device: Device, per_node: int, group: Group) -> float:
+    """Return seconds of an empty collective."""
     constants = device.constants
-    node = device.node_bytes_per_second * constants.node
     inside = group.inside(per_node)
-    latency = constants.node_latency * (1 + log2(inside)) / 2 if inside > 1 else 0.0
-    if group.span <= per_node:
-        return node, latency
-    cards = device.network_bytes_per_second * constants.network * inside
-    nodes = max(2.0, group.members / inside)
-    return min(node, cards), latency + constants.network_latency * log2(nodes)
+    seconds = constants.node_latency * (inside - 1)
+    if group.span > per_node:
+        seconds += constants.network_latency * log2(max(2.0, group.members / inside))
+    return seconds
 
 
 def gather_seconds(device: Device, per_node: int, group: Group, payload: float) -> float:
-    """Time of a gather (or scatter) whose result (or input) has `payload` bytes."""
-    if group.members == 1:
+    """Time of a gather (or scatter) whose result (or input) has `payload` bytes.
+
+    Into a node goes what the other nodes have, over all cards that the group has there; the
+    members pass all of it on to each other.
+    """
+    members = group.members
+    if members == 1:
         return 0.0
-    rate, latency = bus(device, per_node, group)
-    return payload * (group.members - 1) / group.members / rate + latency
+    constants, inside = device.constants, group.inside(per_node)
+    seconds = 0.0
+    if inside > 1:
+        rate = device.node_bytes_per_second * constants.node
+        seconds = payload * (members - 1) / members / rate
+    if group.span > per_node:
+        nodes = max(2.0, members / inside)
+        cards = device.network_bytes_per_second * constants.network * inside
+        seconds = max(seconds, payload * (nodes - 1) / nodes / cards)
+    return seconds + latency(device, per_node, group)
 
 
 def sum_seconds(device: Device, per_node: int, group: Group, payload: float) -> float:
@@ -70,19 +81,19 @@ def exchange_seconds(device: Device, per_node: int, group: Group, payload: float
     near = payload * (inside - 1) / group.members
     far = payload * (group.members - inside) / group.members
     seconds = near / (device.node_bytes_per_second * constants.node)
-    latency = constants.node_latency
+    empty = constants.node_latency
     if group.span > per_node:
         seconds = max(seconds, far / (device.network_bytes_per_second * constants.network))
-        latency += constants.network_latency
-    return seconds + latency
+        empty += constants.network_latency
+    return seconds + empty
 
 
 def send_seconds(device: Device, per_node: int, distance: int, payload: float) -> float:
     """Time in which a rank sends `payload` bytes to the one `distance` ranks further."""
     constants = device.constants
     if distance < per_node:
-        rate, latency = device.node_bytes_per_second * constants.node, constants.node_latency / 2
+        rate, empty = device.node_bytes_per_second * constants.node, constants.node_latency / 2
     else:
         rate = device.network_bytes_per_second * constants.network
-        latency = constants.network_latency
-    return payload / rate + latency
+        empty = constants.network_latency
+    return payload / rate + empty + constants.send_seconds

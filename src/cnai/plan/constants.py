@@ -24,6 +24,7 @@ class Constants:
         node_latency: Seconds of an empty collective in a node.
         network: Share of the network's rate that a collective between nodes reaches.
         network_latency: Seconds of an empty message between nodes.
+        send_seconds: Time in which both ends of a pipeline's border agree on a message.
         overlap: Share of the communication a program hides behind computing that is hidden.
         step_seconds: What a step takes beside all that: reading, logging, the optimizer's kernels.
         spread: Slowing by waiting for the slowest of many, for each doubling of the nodes.
@@ -32,13 +33,14 @@ class Constants:
     matmul: float = 0.75
     narrow: float = 0.60
     half_size: float = 128.0
-    attention: float = 0.45
+    attention: float = 0.6
     memory: float = 0.75
     kernel_seconds: float = 6e-6
     node: float = 0.70
     node_latency: float = 20e-6
     network: float = 0.75
     network_latency: float = 20e-6
+    send_seconds: float = 100e-6
     overlap: float = 0.7
     step_seconds: float = 0.02
     spread: float = 0.004

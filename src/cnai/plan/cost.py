@@ -136,9 +136,7 @@ def _place_times(
 class _Works:
     """Seconds of layers, each kind of layer computed once."""
 
-    def __init__(
-        self, request: PlanRequest, shape: DecoderShape, trial: Trial, chip: Chip
-    ) -> None:
+    def __init__(self, request: PlanRequest, shape: DecoderShape, trial: Trial, chip: Chip) -> None:
         self._request, self._shape, self._trial, self._chip = request, shape, trial, chip
         self._known: dict[tuple[bool, bool], LayerWork] = {}
 
@@ -210,7 +208,7 @@ def _boundary_seconds(
     layout = trial.layout
     if layout.pipeline == 1:
         return 0.0
-    element = request.software.boundary_bytes
+    element = float(request.software.boundary_bytes)
     payload = trial.tokens(request.sequence) * shape.width * element
     if request.software.scatters_boundary:
         payload /= layout.model

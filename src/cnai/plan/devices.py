@@ -43,6 +43,8 @@ class Device:
         devices_per_node: Devices that a node of this kind usually has.
         watts: Power of one device at work.
         price_per_hour: Dollars for one device, about.
+        constants: Shares of these rates that programs reach, and fixed times.
+        calibrated: The same from more measured steps of one cluster; None = there were none.
     """
 
     name: str
@@ -56,7 +58,8 @@ class Device:
     devices_per_node: int = 8
     watts: float = 0.0
     price_per_hour: float = 0.0
-    constants: Constants = Constants()
+    constants: Constants = field(default_factory=Constants)
+    calibrated: Constants | None = None
 
     @property
     def bf16_flops(self) -> float:
@@ -89,12 +92,8 @@ def read_device(text: str, where: str) -> Device:
     try:
         raw = tomllib.loads(text)
         rates, links = dict(raw["teraflops"]), raw["gigabytes_per_second"]
-        constants = {str(name): float(value) for name, value in raw.get("constants", {}).items()}
-        numbers = [*rates.values(), *links.values(), *constants.values()]
-        if unknown := set(constants) - set(NAMES):
-            raise ValueError(f"unknown constant {min(unknown)}")
-        if min(float(number) for number in numbers) <= 0:
-            raise ValueError("rates, links and constants must be above 0")
+        constants, calibrated = (dict(raw.get(name, {})) for name in ("constants", "calibrated"))
+        _check_numbers([rates, links, constants, calibrated], {*constants, *calibrated})
         return Device(
             name=str(raw["name"]),
             memory_bytes=int(raw["memory_gib"] * GIB),
@@ -109,6 +108,7 @@ def read_device(text: str, where: str) -> Device:
             watts=float(raw.get("watts", 0.0)),
             price_per_hour=float(raw.get("price_per_hour", 0.0)),
             constants=Constants().changed(constants),
+            calibrated=Constants().changed(calibrated) if calibrated else None,
         )
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise SpecError(
@@ -119,14 +119,23 @@ def read_device(text: str, where: str) -> Device:
         ) from error
 
 
+def _check_numbers(tables: list[dict[str, float]], names: set[str]) -> None:
+    if unknown := names - set(NAMES):
+        raise ValueError(f"unknown constant `{min(unknown)}`")
+    if min(float(number) for table in tables for number in table.values()) <= 0:
+        raise ValueError("rates, links and constants must be above 0")
+
+
+def hardware_folder() -> Path:
+    """Return where the data files of the package lie."""
+    return Path(str(resources.files("cnai.plan"))) / "hardware"
+
+
 def _known() -> Iterator[Device]:
     """Yield the devices of the package, then those of the user, which replace them."""
-    shipped = resources.files("cnai.plan") / "hardware"
-    for entry in sorted(shipped.iterdir(), key=lambda entry: entry.name):
-        if entry.name.endswith(".toml"):
-            yield read_device(entry.read_text(encoding="utf-8"), entry.name)
-    folder = os.environ.get(FOLDER)
-    for path in sorted(Path(folder).glob("*.toml")) if folder else ():
+    own = os.environ.get(FOLDER)
+    folders = [hardware_folder(), *([Path(own)] if own else [])]
+    for path in (path for folder in folders for path in sorted(folder.glob("*.toml"))):
         yield read_device(path.read_text(encoding="utf-8"), str(path))
 
 

@@ -61,9 +61,7 @@ def context_seconds(
             if kind not in known:
                 split = layout.model if kind[0] else 1
                 heads = 2 * shape.heads // split + 2 * lcm(max(1, shape.kv_heads // split), size)
-                once = exchange_seconds(
-                    machines.device, machines.per_node, group, element * heads
-                )
+                once = exchange_seconds(machines.device, machines.per_node, group, element * heads)
                 known[kind] = (3 if kind[1] else 2) * once
             seconds += known[kind]
     return seconds
@@ -153,8 +151,4 @@ def data_seconds(
         scatter += gather_seconds(device, per_node, same, width * experts)
     each = gather + scatter
     shown = each - overlap * min(each, own.hidden_seconds)
-    if software.gathers_once:
-        return shown + spread + between
     return trial.microbatches * shown + spread + between
-
-

@@ -63,5 +63,3 @@ class Machines:
     def usable_bytes(self, ranks: int) -> int:
         """Memory that a plan may fill; the rest is lost to gaps between the allocator's blocks."""
         return int(self.fleet.rank_memory_bytes(ranks) * USABLE)
-
-

@@ -17,7 +17,8 @@ from cnai.core.shape import DecoderShape
 from cnai.plan.devices import Device
 from cnai.plan.software import Software
 
-_SCORE_PASSES = 7.0  # scores, softmax and dropout, each read and written, and one byte of mask
+_SCORE_PASSES = 4.5  # softmax reads and writes scores, dropout too, and half a mask
+_LOSS_PASSES = 12.0  # logits in float32, their maximum, exponents, sum and gradient
 _UNALIGNED = 4.0  # tensor cores want sides that are multiples of 8
 
 
@@ -83,7 +84,7 @@ class LayerWork:
     def backward(self) -> float:
         """Backward once: two products for each, and fused attention computes its scores anew."""
         core = self.core * (2.5 if self.fused else 2.0)
-        return _longer(2.0 * self.products + core + 2.0 * self.stream, 2.0 * self.host)
+        return _longer(2.0 * self.products + core + 1.5 * self.stream, 2.0 * self.host)
 
     def again(self, what: str) -> float:
         """Forward that backward repeats: `layers`, `attention` or `half`."""
@@ -167,7 +168,7 @@ def _attention(shape: DecoderShape, chip: Chip, software: Software, part: Slice)
     constants = chip.device.constants
     if not software.stores_scores:
         flops = 4.0 * scores * shape.head_width * (0.5 if causal else 1.0)
-        return flops / (chip.wide * constants.attention)
+        return flops / (chip.wide * constants.attention * software.attention)
     size = shape.head_width
     half = constants.half_size
     slow = _UNALIGNED if size % 8 else 1.0
@@ -180,7 +181,7 @@ def head_work(shape: DecoderShape, chip: Chip, tokens: int, split: int) -> float
     """Seconds of output head and loss of a microbatch, forward and backward."""
     columns = shape.vocab / split
     passes = 3.0 * chip.product(tokens, columns, shape.width, narrow=False)
-    return passes + 6.0 * 4.0 * tokens * columns / chip.memory
+    return passes + _LOSS_PASSES * 4.0 * tokens * columns / chip.memory
 
 
 def embedding_work(shape: DecoderShape, chip: Chip, tokens: int) -> float:

@@ -166,7 +166,7 @@ def _best(request: PlanRequest, machines: Machines, layout: Layout) -> Candidate
             )
             for count in counts
         )
-        found = min((_candidate(request, machines, trial) for trial in trials), key=_order)
+        found = min((weigh_trial(request, machines, trial) for trial in trials), key=_order)
         if candidate is None or _order(found) < _order(candidate):
             candidate = found
         if candidate.rejected is None:
@@ -191,7 +191,8 @@ def _cut(request: PlanRequest, layout: Layout) -> Cuts:
     return balance(costs, stages)
 
 
-def _candidate(request: PlanRequest, machines: Machines, trial: Trial) -> Candidate:
+def weigh_trial(request: PlanRequest, machines: Machines, trial: Trial) -> Candidate:
+    """Return one way to build the model with its memory and time."""
     shape = request.shape
     stages = tuple(
         Stage(
@@ -245,7 +246,7 @@ def with_cuts(
         sharding=plan.sharding,
         shard_group=plan.shard_group,
     )
-    found = _candidate(request, Machines.of(fleet), trial)
+    found = weigh_trial(request, Machines.of(fleet), trial)
     return replace(found.plan, reasons=plan.reasons) if found.rejected is None else None
 
 
