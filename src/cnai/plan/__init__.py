@@ -18,17 +18,25 @@ from cnai.plan.nearest import nearest_plan
 from cnai.plan.planner import Candidate, alternatives, make_plan, with_cuts
 from cnai.plan.recut import LayerBalancer
 from cnai.plan.request import PlanRequest
+from cnai.plan.search import Found, search
+from cnai.plan.sensitivity import Change, sensitivity
 from cnai.plan.shares import ShareBalancer, ShareRule, share_rule
+from cnai.plan.space import Objective, Space
+from cnai.plan.timeline import picture, timeline
 
 __all__ = [
     "DEVICES",
     "Candidate",
+    "Change",
     "Cuts",
     "Device",
+    "Found",
     "LayerBalancer",
+    "Objective",
     "PlanRequest",
     "ShareBalancer",
     "ShareRule",
+    "Space",
     "alternatives",
     "device_memory_bytes",
     "device_named",
@@ -36,6 +44,10 @@ __all__ = [
     "layer_costs",
     "make_plan",
     "nearest_plan",
+    "picture",
+    "search",
+    "sensitivity",
     "share_rule",
+    "timeline",
     "with_cuts",
 ]

@@ -70,19 +70,20 @@ def estimate_step(
 ) -> StepEstimate:
     """Estimate the time of a step."""
     layout, constants = trial.layout, machines.device.constants
-    places = [trial.stages_of(place) for place in range(layout.pipeline)]
-    times = _place_times(request, shape, trial, machines, places)
-    slowest = max(times, key=lambda one: one.piece)
-    mean = sum(one.piece for one in times) / len(times)
+    places = _kinds_of_places(shape, trial)
+    times = {
+        kind: _place_times(request, shape, trial, machines, stages)
+        for kind, (stages, _) in places.items()
+    }
+    slowest = max(times.values(), key=lambda one: one.piece)
+    mean = sum(times[kind].piece * count for kind, (_, count) in places.items()) / layout.pipeline
     send = trial.virtual * _boundary_seconds(request, shape, trial, machines)
     idle = idle_pieces(trial)
-    data = max(
-        data_seconds(
-            request, shape, trial, machines, Sharded(stages=stages, hidden_seconds=one.compute)
-        )
-        for stages, one in zip(places, times, strict=True)
-    )
-    update = max(_update_seconds(request, shape, trial, machines, stages) for stages in places)
+    data = update = 0.0
+    for kind, (stages, _) in places.items():
+        own = Sharded(stages=stages, hidden_seconds=times[kind].compute)
+        data = max(data, data_seconds(request, shape, trial, machines, own))
+        update = max(update, _update_seconds(request, shape, trial, machines, stages))
     step = trial.microbatches * (slowest.piece + send) + idle * (mean + send) + data + update
     nodes = max(1.0, layout.ranks / machines.per_node)
     step = step * (1 + constants.spread * log2(nodes)) + constants.step_seconds
@@ -112,25 +113,35 @@ def model_flops(shape: DecoderShape, sequence: int) -> float:
     return 3.0 * (total + shape.head_flops())
 
 
+def _kinds_of_places(
+    shape: DecoderShape, trial: Trial
+) -> dict[tuple[tuple[int | bool, ...], ...], tuple[tuple[int, ...], int]]:
+    """Return the stages of one place of each kind, and how many places are of it."""
+    known: dict[tuple[tuple[int | bool, ...], ...], tuple[tuple[int, ...], int]] = {}
+    for place in range(trial.layout.pipeline):
+        stages = trial.stages_of(place)
+        kind = tuple(trial.kind(shape, stage) for stage in stages)
+        _, count = known.get(kind, (stages, 0))
+        known[kind] = stages, count + 1
+    return known
+
+
 def _place_times(
     request: PlanRequest,
     shape: DecoderShape,
     trial: Trial,
     machines: Machines,
-    places: list[tuple[int, ...]],
-) -> list[PlaceTimes]:
+    stages: tuple[int, ...],
+) -> PlaceTimes:
     cores = machines.share_of_node(trial.layout.ranks) if machines.device.name == "cpu" else 1.0
     chip = Chip.of(machines.device, request.precision, cores)
     work = _Works(request, shape, trial, chip)
-    return [
-        PlaceTimes(
-            compute=sum(work.stage(stage) for stage in stages),
-            tensor=sum(tensor_seconds(request, shape, trial, machines, one) for one in stages),
-            exchange=context_seconds(request, shape, trial, machines, stages)
-            + expert_seconds(request, shape, trial, machines, stages),
-        )
-        for stages in places
-    ]
+    return PlaceTimes(
+        compute=sum(work.stage(stage) for stage in stages),
+        tensor=sum(tensor_seconds(request, shape, trial, machines, one) for one in stages),
+        exchange=context_seconds(request, shape, trial, machines, stages)
+        + expert_seconds(request, shape, trial, machines, stages),
+    )
 
 
 class _Works:

@@ -44,6 +44,8 @@ class Device:
         watts: Power of one device at work.
         price_per_hour: Dollars for one device, about.
         constants: Shares of these rates that programs reach, and fixed times.
+        error_percent: Mean error of the model on published steps of such devices; None = there
+            were none.
         calibrated: The same from more measured steps of one cluster; None = there were none.
     """
 
@@ -60,6 +62,7 @@ class Device:
     price_per_hour: float = 0.0
     constants: Constants = field(default_factory=Constants)
     calibrated: Constants | None = None
+    error_percent: float | None = None
 
     @property
     def bf16_flops(self) -> float:
@@ -107,6 +110,7 @@ def read_device(text: str, where: str) -> Device:
             devices_per_node=int(raw.get("devices_per_node", 8)),
             watts=float(raw.get("watts", 0.0)),
             price_per_hour=float(raw.get("price_per_hour", 0.0)),
+            error_percent=raw.get("error_percent"),
             constants=Constants().changed(constants),
             calibrated=Constants().changed(calibrated) if calibrated else None,
         )

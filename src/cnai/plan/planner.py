@@ -9,13 +9,14 @@ from math import lcm
 from cnai.core.errors import PlanError
 from cnai.core.estimate import StepEstimate
 from cnai.core.fleet import Fleet
-from cnai.core.layout import Layout, ParallelPlan, Sharding, Stage
+from cnai.core.layout import Layout, Memory, ParallelPlan, Sharding, Stage
 from cnai.core.units import format_bytes
 from cnai.plan.balance import Cuts, balance
 from cnai.plan.cost import estimate_step, layer_costs
 from cnai.plan.machines import Machines
 from cnai.plan.memory import stage_memory, stage_parameters
 from cnai.plan.module_memory import module_cuts, module_memory, module_stage
+from cnai.plan.pipeline import in_flight
 from cnai.plan.reasons import explain, no_fit
 from cnai.plan.request import PlanRequest, Trial
 from cnai.plan.rules import (
@@ -194,21 +195,9 @@ def _cut(request: PlanRequest, layout: Layout) -> Cuts:
 def weigh_trial(request: PlanRequest, machines: Machines, trial: Trial) -> Candidate:
     """Return one way to build the model with its memory and time."""
     shape = request.shape
-    stages = tuple(
-        Stage(
-            index=index,
-            first_layer=first,
-            end_layer=end,
-            parameters=_parameters(request, trial, index),
-            memory=module_memory(request, request.module, trial, index, machines.device)
-            if request.module
-            else stage_memory(request, trial, index, machines.device),
-        )
-        for index, (first, end) in enumerate(trial.cuts)
-    )
     plan = ParallelPlan(
         layout=trial.layout,
-        stages=stages,
+        stages=_stages(request, machines, trial),
         microbatches=trial.microbatches,
         microbatch_rows=trial.rows,
         schedule=trial.schedule,
@@ -222,6 +211,30 @@ def weigh_trial(request: PlanRequest, machines: Machines, trial: Trial) -> Candi
     if needed > usable:
         rejected = f"needs {format_bytes(needed)} a rank, has {format_bytes(usable)}"
     return Candidate(plan=plan, usable_bytes=usable, rejected=rejected)
+
+
+def _stages(request: PlanRequest, machines: Machines, trial: Trial) -> tuple[Stage, ...]:
+    """Return the stages of a trial with their memory, each kind of stage weighed once."""
+    known: dict[object, tuple[int, Memory]] = {}
+    stages = []
+    for index, (first, end) in enumerate(trial.cuts):
+        kind: object = index
+        if request.shape is not None:
+            kind = (*trial.kind(request.shape, index), in_flight(trial, index))
+        if kind not in known:
+            memory = (
+                module_memory(request, request.module, trial, index, machines.device)
+                if request.module
+                else stage_memory(request, trial, index, machines.device)
+            )
+            known[kind] = _parameters(request, trial, index), memory
+        parameters, memory = known[kind]
+        stages.append(
+            Stage(
+                index=index, first_layer=first, end_layer=end, parameters=parameters, memory=memory
+            )
+        )
+    return tuple(stages)
 
 
 def with_cuts(

@@ -58,6 +58,21 @@ def explain(
         *_choice(request, fitting),
         *_memory(fitting[0], rejected),
         *_warnings(request, machines, fitting[0].plan),
+        *_doubt(machines, fitting[0]),
+    )
+
+
+def _doubt(machines: Machines, best: Weighed) -> Iterator[str]:
+    """Say how far the time may be off."""
+    if best.estimate is None:
+        return
+    device = machines.device
+    if device.error_percent is None:
+        yield f"the time is a guess: no published step on {device.name} was at hand to check it"
+        return
+    yield (
+        f"on published steps of other programs on {device.name} the time was off by "
+        f"{device.error_percent:g} % on average"
     )
 
 

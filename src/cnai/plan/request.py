@@ -144,6 +144,19 @@ class Trial:
         first, end = self.cuts[stage]
         return max(0, end - max(first, self.layout.split_layer)) if self.layout.model > 1 else 0
 
+    def kind(self, shape: DecoderShape, stage: int) -> tuple[int | bool, ...]:
+        """Return what tells stages apart; those of one kind need the same time and weights."""
+        first, end = self.cuts[stage]
+        sparse = sum(map(shape.is_sparse, range(first, end))) if shape.experts else 0
+        return (
+            end - first,
+            self.split_layers(stage),
+            first % 2,
+            sparse,
+            not stage,
+            stage == self.last,
+        )
+
     def layers(self, stage: int) -> int:
         """Layers of a stage."""
         first, end = self.cuts[stage]
