@@ -19,8 +19,8 @@ from pathlib import Path
 from plan_measures import family, fitted, measured_seconds, seconds_of
 from plan_rows import Row, read_rows
 
-from cnai.plan import hardware_folder
 from cnai.plan.constants import Constants
+from cnai.plan.devices import hardware_folder
 
 HELD = "ground_truth_multi"
 ALIKE = {

@@ -51,14 +51,14 @@ DEEPSPEED = replace(
     MEGATRON_2021, name="Megatron-DeepSpeed", gradient_bytes=2, shards_optimizer=True,
     scatters_boundary=False,
 )  # fmt: skip
-# Its optimizer for bfloat16 keeps sums of gradients in float32 beside them (BigScience's chronicles).
+# Its optimizer for bfloat16 keeps sums of gradients in float32 beside them, say BigScience's notes.
 DEEPSPEED_BF16 = replace(DEEPSPEED, name="Megatron-DeepSpeed, bf16", kept_gradient_bytes=6)
 MEGATRON_CORE = replace(
     _HALF, name="Megatron Core", kernels=16, stream_passes=8.0, hides_gradients=True,
     hides_tensor=1.0, shards_optimizer=True, selective="attention", sums_again=2, widens_kv=False,
     logit_bytes=10, overhead_gib=1.5,
 )  # fmt: skip
-# Its attention is of FlashAttention's first generation, half as fast as the third; its loss is fused.
+# Its attention is of the first generation of FlashAttention, half as fast as the third.
 FOUNDRY = replace(
     _HALF, name="llm-foundry", attention=0.5, kernels=20, stream_passes=14.0, inner_passes=6.0,
     gradient_bytes=2, hides_gradients=True, selective="attention", logit_bytes=4,

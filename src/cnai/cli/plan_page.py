@@ -10,7 +10,8 @@ from cnai.core.units import format_bytes, format_count, format_seconds
 if TYPE_CHECKING:
     from cnai.core.layout import ParallelPlan
     from cnai.flows.plan import Bill
-    from cnai.plan import Candidate, Change
+    from cnai.plan import Candidate
+    from cnai.plan.sensitivity import Change
 
 
 def show_plan(out: Output, plan: ParallelPlan) -> None:
@@ -104,7 +105,7 @@ def show_changes(out: Output, changes: tuple[Change, ...]) -> None:
 
 def show_timeline(out: Output, plan: ParallelPlan) -> None:
     """Draw the passes of a step, a line for each place of the pipeline."""
-    from cnai.plan import picture
+    from cnai.plan.timeline import picture
 
     out.text("a step: forward 0-9, backward a-j (the last digit of the microbatch), idle .")
     for place, line in enumerate(picture(plan)):

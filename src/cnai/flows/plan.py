@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from pathlib import Path
 
-from cnai.core.errors import SpecError
+from cnai.core.errors import DataError, SpecError
 from cnai.core.layout import ParallelPlan, Sharding
+from cnai.core.llama_config import CONFIG_FILE, read_config
+from cnai.core.llama_config import FAMILIES as TRAINED
 from cnai.core.module import ModuleFacts
+from cnai.core.shape import DecoderShape
 from cnai.core.spec import RunSpec
 from cnai.flows.machines import asked_ranks, fleet_of
 from cnai.flows.shape import shape_of
-from cnai.plan import (
-    Candidate,
-    Change,
-    Found,
-    Objective,
-    PlanRequest,
-    alternatives,
-    device_named,
-    make_plan,
-    search,
-    sensitivity,
-)
+from cnai.plan import Candidate, PlanRequest, alternatives, device_named, make_plan
+from cnai.plan.reading import described
+from cnai.plan.search import Found, search
+from cnai.plan.sensitivity import Change, sensitivity
+from cnai.plan.space import Objective
 
 
-def plan_run(spec: RunSpec) -> ParallelPlan:
+def plan_run(spec: RunSpec, *, on_paper: bool = False) -> ParallelPlan:
     """Check the layout that the spec asks for, or choose one.
+
+    Args:
+        on_paper: Whether a model that can be planned but not trained is good enough.
 
     Raises:
         SpecError: The spec contradicts itself.
         PlanError: Nothing fits the machines; the hint names the nearest that does.
     """
-    return make_plan(request_of(spec), fleet_of(spec))
+    return make_plan(request_of(spec, on_paper=on_paper), fleet_of(spec))
 
 
-def weigh_run(spec: RunSpec) -> tuple[Candidate, ...]:
+def weigh_run(spec: RunSpec, *, on_paper: bool = False) -> tuple[Candidate, ...]:
     """Return every legal layout, best first."""
-    return alternatives(request_of(spec), fleet_of(spec))
+    return alternatives(request_of(spec, on_paper=on_paper), fleet_of(spec))
 
 
 def search_run(spec: RunSpec, objective: str = "time") -> tuple[Found, ParallelPlan]:
@@ -54,7 +55,7 @@ def search_run(spec: RunSpec, objective: str = "time") -> tuple[Found, ParallelP
         PlanError: Nothing fits the machines; the hint names the nearest that does.
     """
     fleet = fleet_of(spec)
-    found = search(request_of(spec), fleet, objective=Objective(objective))
+    found = search(request_of(spec, on_paper=True), fleet, objective=Objective(objective))
     plan = make_plan(found.requests[0], fleet)
     lost = ", ".join(f"{count} {why}" for why, count in sorted(found.lost.items()))
     chosen = f"best of {found.considered} combinations by {objective}: {lost or 'none lost'}"
@@ -77,15 +78,16 @@ def planned(
     if objective is not None:
         found, plan = search_run(spec, objective)
         return plan, found.requests[0], found.best
-    plan = plan_run(spec)
-    return plan, exact_request(spec, plan), weigh_run(spec) if everything else ()
+    plan = plan_run(spec, on_paper=True)
+    others = weigh_run(spec, on_paper=True) if everything else ()
+    return plan, exact_request(spec, plan), others
 
 
 def exact_request(spec: RunSpec, plan: ParallelPlan) -> PlanRequest:
     """Return the request that asks for just this plan."""
     layout, hybrid = plan.layout, plan.sharding is Sharding.HYBRID
     return replace(
-        request_of(spec),
+        request_of(spec, on_paper=True),
         data=layout.data,
         model=layout.model,
         pipeline=layout.pipeline,
@@ -173,10 +175,10 @@ def bill_of(spec: RunSpec, plan: ParallelPlan) -> Bill | None:
     )
 
 
-def request_of(spec: RunSpec) -> PlanRequest:
+def request_of(spec: RunSpec, *, on_paper: bool = False) -> PlanRequest:
     """Say to the planner what the spec says."""
     parallel = spec.parallel
-    shape = shape_of(spec)
+    shape = _shape_on_paper(spec) if on_paper else shape_of(spec)
     return PlanRequest(
         shape=shape,
         batch=spec.train.batch,
@@ -200,6 +202,22 @@ def request_of(spec: RunSpec) -> PlanRequest:
         ranks=spec.resources.ranks or asked_ranks(spec),
         module=_facts_of(spec),
     )
+
+
+def _shape_on_paper(spec: RunSpec) -> DecoderShape | None:
+    """Return the shape, also of a model that the runtime's decoder cannot be.
+
+    Raises:
+        DataError: The model folder is missing, or holds a kind of model that is not planned.
+    """
+    if spec.model.huggingface is None:
+        return shape_of(spec)
+    folder = Path(spec.model.huggingface)
+    plain = read_config(folder)
+    if plain.get("model_type") in TRAINED:
+        with suppress(DataError):  # an option that only training minds; a broken one fails below
+            return shape_of(spec)
+    return described(plain, where=str(folder / CONFIG_FILE), sequence=spec.model.sequence)
 
 
 def _facts_of(spec: RunSpec) -> ModuleFacts | None:

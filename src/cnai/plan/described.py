@@ -17,7 +17,8 @@ class DescribedShape(DecoderShape):
         positions: Learned positions, beside the vocabulary.
         shared_width: Inner size of an expert that every token goes through, 0 = none.
         biased: Whether all matrices have biases, and norms too.
-        latent: Width through which latent attention squeezes keys and values, 0 = plain.
+        latent_weights: Weights of one layer's attention where it squeezes what it projects through
+            narrow ranks (DeepSeek's latent attention), 0 = they follow from the heads.
     """
 
     gated: bool = True
@@ -25,7 +26,19 @@ class DescribedShape(DecoderShape):
     positions: int = 0
     shared_width: int = 0
     biased: bool = False
-    latent: int = 0
+    latent_weights: int = 0
+
+    @property
+    def attention_parameters(self) -> int:
+        """Weights of the projections of one layer, without biases."""
+        plain = 2 * self.width * (self.query_width + self.kv_width)
+        return self.latent_weights or plain
+
+    @property
+    def head_parameters(self) -> int:
+        """Parameters of the final norm and of an untied output head."""
+        norm = self.width * (2 if self.biased else 1)
+        return norm + (0 if self.tied_head else self.vocab * self.width)
 
     @property
     def ffn_parameters(self) -> int:
@@ -46,7 +59,7 @@ class DescribedShape(DecoderShape):
     def bias_parameters(self) -> int:
         """Biases of one layer."""
         if not self.biased:
-            return DecoderShape.bias_parameters.fget(self)  # type: ignore[attr-defined, no-any-return]
+            return self.query_width + 2 * self.kv_width if self.attention_bias else 0
         inner = self.ffn_width * (2 if self.gated else 1)
         return self.query_width + 2 * self.kv_width + inner + 2 * self.width
 
@@ -61,6 +74,12 @@ class DescribedShape(DecoderShape):
         """Parameters of one transformer layer with all its experts and the router."""
         ffn = self.experts * self.expert_parameters + self.router_parameters
         return self.layer_parameters - self.ffn_parameters + ffn + self.shared_parameters
+
+    def layer_flops(self, sequence: int, layer: int = 0) -> int:
+        """Forward FLOPs of a layer for one token, the expert that all go through among them."""
+        return DecoderShape.layer_flops(self, sequence, layer) + (
+            2 * self.shared_parameters if self.is_sparse(layer) else 0
+        )
 
     @property
     def embedding_parameters(self) -> int:

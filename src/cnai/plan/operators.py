@@ -127,6 +127,8 @@ def layer_work(
     query = shape.query_width / split
     kv = max(shape.kv_width / split, shape.head_width)
     products = chip.product(tokens, query + 2 * kv, width) + chip.product(tokens, width, query)
+    if getattr(shape, "latent_weights", 0):
+        products = chip.product(tokens, shape.attention_parameters / width / split, width)
     inner = shape.ffn_width
     if sparse:
         inner = shape.experts_per_token * shape.expert_width
