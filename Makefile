@@ -5,8 +5,9 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUN    := OMP_WAIT_POLICY=PASSIVE
 PREDICTIONS ?= diagnose-predictions.jsonl
+PLANNED ?= plan-predictions.jsonl
 
-.PHONY: help demo test fast check format docs bench bench-train bench-compress bench-diagnose setup services weights clean
+.PHONY: help demo test fast check format docs bench bench-train bench-compress bench-diagnose bench-plan setup services weights clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -52,6 +53,13 @@ bench-diagnose: $(VENV)/.dev  ## Score the diagnosis on labelled logs: make benc
 	@test -n "$(LOGS)" || { echo "no logs given; name a file of labelled logs with LOGS=FILE.jsonl" >&2; exit 2; }
 	$(BIN)/python benchmarks/diagnose.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)"
 	$(BIN)/python benchmarks/diagnose_score.py --logs "$(LOGS)" --predictions "$(PREDICTIONS)" --misses
+
+bench-plan: $(VENV)/.dev  ## Hold the planner against published steps: make bench-plan ROWS=FILE.csv
+	@test -n "$(ROWS)" || { echo "no rows given; name a file of published steps with ROWS=FILE.csv" >&2; exit 2; }
+	$(BIN)/python benchmarks/plan.py --rows "$(ROWS)" --predictions "$(PLANNED)"
+	$(BIN)/python benchmarks/plan_score.py --rows "$(ROWS)" --predictions "$(PLANNED)"
+	$(BIN)/python benchmarks/plan.py --rows "$(ROWS)" --predictions "$(PLANNED)" --mode calibrated
+	$(BIN)/python benchmarks/plan_score.py --rows "$(ROWS)" --predictions "$(PLANNED)"
 
 bench-compress: $(VENV)/.dev  ## INT8 of real model files, fetched once, beside onnxruntime's own quantizer.
 	$(RUN) $(BIN)/python -W ignore benchmarks/compress.py

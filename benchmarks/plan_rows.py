@@ -89,6 +89,11 @@ class _Cells:
         found = re.match(r"[-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?", self.text(name).lstrip("~<>= "))
         return float(found.group().replace(",", "")) if found else None
 
+    def above(self, name: str) -> float | None:
+        """Return a number above 0; None = blank, or it cannot be."""
+        value = self.maybe(name)
+        return value if value and value > 0 else None
+
     def need(self, name: str) -> int:
         value = self.maybe(name)
         if value is None:
@@ -173,7 +178,7 @@ def _read(index: int, source: str, cells: _Cells) -> Row:
             or _says(cells, "zero_or_fsdp", "zero-1", "zero-2", "dist-opt"),
         ),
     )
-    memory = cells.maybe("gpu_mem_gb") or round(device.memory_bytes / GIB)
+    memory = cells.above("gpu_mem_gb") or round(device.memory_bytes / GIB)
     node = Node(
         name="row", cpus=64, memory_bytes=0, device_kind=device.name, devices=per_node,
         device_memory_bytes=int(memory * GIB),
@@ -189,7 +194,7 @@ def _read(index: int, source: str, cells: _Cells) -> Row:
             fleet=Fleet(nodes=(node,)), device=device, per_node=per_node, cpus_per_node=64
         ),
         memory_gib=memory,
-        measured={name: value for name in MEASURED if (value := cells.maybe(name)) is not None},
+        measured={name: value for name in MEASURED if (value := cells.above(name)) is not None},
         oom={"true": True, "false": False}.get(cells.text("oom").lower()),
         hardware_flops=software.counts_twice,
         is_bare="params+optimizer" in notes,
@@ -232,12 +237,14 @@ def _shape(cells: _Cells, gated: bool) -> DescribedShape:
     kv_heads = cells.fill("kv_heads", heads)
     ffn = cells.fill("ffn_hidden", 4 * width)
     vocab = cells.fill("vocab", 50257)
+    if heads > width or kv_heads > heads:
+        raise BlankError(f"{heads} heads of {kv_heads} keys do not go with a width of {width}")
     gated = gated or ffn % width != 0 or kv_heads != heads
     shape = DescribedShape(
         layers=layers, width=width, heads=heads, kv_heads=kv_heads, ffn_width=ffn, vocab=vocab,
         sequence=sequence, gated=gated, tied_head=not gated, biased=not gated,
     )  # fmt: skip
-    said = cells.maybe("params_b")
+    said = cells.above("params_b")
     if said and not 0.96 < shape.parameters / (said * 1e9) < 1.04:
         rest = said * 1e9 - shape.embedding_parameters - shape.head_parameters
         guess = round(rest / shape.layer_parameters)
@@ -249,7 +256,7 @@ def _shape(cells: _Cells, gated: bool) -> DescribedShape:
 
 def _stretched(shape: DescribedShape, cells: _Cells) -> DescribedShape:
     """Give a model that has fewer layers than stages as many, and the inner width that is left."""
-    stages, said = int(cells.maybe("pp") or 1), cells.maybe("params_b")
+    stages, said = int(cells.above("pp") or 1), cells.above("params_b")
     if shape.layers >= stages:
         return shape
     if cells.maybe("ffn_hidden") or not said:
@@ -274,7 +281,7 @@ def _device(cells: _Cells) -> tuple[Device, int]:
     if kind is None:
         raise BlankError(f"unknown hardware `{cells.text('hardware')}`")
     device = DEVICES[kind]
-    per_node = int(cells.maybe("gpus_per_node") or device.devices_per_node)
+    per_node = int(cells.above("gpus_per_node") or device.devices_per_node)
     network = _network(cells.text("interconnect"), per_node)
     if network:
         device = replace(device, network_bytes_per_second=network)
@@ -294,22 +301,22 @@ def _network(text: str, per_node: int) -> float | None:
 
 
 def _layout(cells: _Cells, ranks: int, shards: bool) -> tuple[Layout, Sharding]:
-    model, pipeline = cells.maybe("tp"), cells.maybe("pp")
+    model, pipeline = cells.above("tp"), cells.above("pp")
     if model is None or pipeline is None:
         if not shards:
             raise BlankError("`tp` or `pp` is blank")
         model, pipeline = 1, 1
     context = cells.fill("cp", 1) if cells.text("cp") else 1
-    model, pipeline = int(model), int(pipeline)
+    model, pipeline = max(1, int(model)), max(1, int(pipeline))
     data = max(1, ranks // (model * pipeline * context))
-    said = cells.maybe("dp")
+    said = cells.above("dp")
     if said and said * context * model * pipeline == ranks:
         data = int(said)
     elif said and said * model * pipeline == ranks:
         data = max(1, int(said) // context)
     elif data * model * pipeline * context != ranks:
         context = max(1, ranks // (model * pipeline * data))
-    expert = int(cells.maybe("ep") or 1)
+    expert = int(cells.above("ep") or 1)
     layout = Layout(data=data, model=model, pipeline=pipeline, context=context)
     if expert > 1 and layout.copies % expert == 0:
         layout = replace(layout, expert=expert)
@@ -344,12 +351,14 @@ def _precision(cells: _Cells, source: str) -> str:
 
 def _pieces(cells: _Cells, layout: Layout) -> tuple[int, int]:
     """Return sequences in a microbatch, and microbatches of a rank."""
-    batch, rows = cells.maybe("global_batch_seqs"), cells.maybe("micro_batch")
+    batch, rows = cells.above("global_batch_seqs"), cells.above("micro_batch")
     if batch is None and rows is None:
         raise BlankError("`global_batch_seqs` and `micro_batch` are blank")
     if batch is None:
         cells.assumed.append("global_batch_seqs")
-        return int(rows or 1), max(1, 4 * (layout.pipeline - 1)) if layout.pipeline > 1 else 1
+        return max(1, int(rows or 1)), max(
+            1, 4 * (layout.pipeline - 1)
+        ) if layout.pipeline > 1 else 1
     share = max(1, round(batch / layout.data))
     if rows is None:
         if layout.pipeline > 1:
