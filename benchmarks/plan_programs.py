@@ -89,16 +89,20 @@ KNOWN = (
 """Words in the name of a source, and its program; the first that fits."""
 
 
-def program_of(source: str, notes: str, precision: str) -> Program:
+def program_of(source: str, notes: str, precision: str, hardware: str) -> Program:
     """Return the program of a source; an unknown one is taken for today's Megatron Core.
 
     Args:
         source: Its name.
         notes: What a row says about itself.
         precision: What it says about number formats.
+        hardware: Its devices.
     """
     low, notes = source.lower(), notes.lower()
     found = next((program for words, program in KNOWN if any(w in low for w in words)), _TODAY)
+    newer = any(word in hardware.lower() for word in ("h100", "h200", "h800", "b200", "b300"))
+    if found is _GPT_3 and newer:
+        found = replace(_TODAY, gated=False)
     software = found.software
     if software is DEEPSPEED and ("bf16" in precision or "rebalancing" in notes):
         software = DEEPSPEED_BF16

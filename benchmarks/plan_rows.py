@@ -141,7 +141,7 @@ def _read(index: int, source: str, cells: _Cells) -> Row:
         raise BlankError("tunes adapters, of which the row does not say the size")
     if "vllm" in source.lower() or "inference" in source.lower():
         raise BlankError("not training")
-    program = program_of(source, notes, cells.text("precision").lower())
+    program = program_of(source, notes, cells.text("precision").lower(), cells.text("hardware"))
     shape = _stretched(_shape(cells, program.gated), cells)
     device, per_node = _device(cells)
     ranks = cells.need("n_gpus")
