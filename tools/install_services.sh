@@ -1,15 +1,20 @@
 #!/bin/sh
-# Install the servers that tests start themselves. SeaweedFS comes with the Python packages.
+# Install the servers and the browser that tests start themselves. SeaweedFS comes with the Python
+# packages.
 set -eu
-if command -v prometheus >/dev/null && command -v promtool >/dev/null; then
+packages=""
+command -v prometheus >/dev/null && command -v promtool >/dev/null || packages="prometheus"
+command -v chromium >/dev/null || packages="$packages chromium fonts-dejavu-core"
+if [ -z "$packages" ]; then
     exit 0
 fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    echo "installing Prometheus for the tests" >&2
+    echo "installing for the tests: $packages" >&2
     apt-get -qq -o DPkg::Lock::Timeout=500 update
+    # shellcheck disable=SC2086  # the list is to be split
     DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=500 install -y \
-        --no-install-recommends prometheus >/dev/null
+        --no-install-recommends $packages >/dev/null
 else
-    echo "Prometheus is missing and only root can install it: tests that need it are skipped." >&2
-    echo "Install it with your package manager: prometheus and promtool on the PATH." >&2
+    echo "Missing, and only root can install: $packages. Tests that need them are skipped." >&2
+    echo "With your package manager: prometheus, promtool and chromium on the PATH." >&2
 fi

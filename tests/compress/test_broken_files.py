@@ -6,7 +6,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from cnai.compress import quantize_file
@@ -106,6 +106,7 @@ def test_a_damaged_file_is_refused_or_read(tmp_path_factory, sources, kind, what
 @pytest.mark.parametrize("kind", ["saved_model", "index"])
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(what=damage())
+@example(what=("flip", 0.654296875, 1, 1))  # a call of a function without a name
 def test_a_damaged_saved_model_is_refused_or_read(tmp_path_factory, sources, kind, what):
     folder = tmp_path_factory.mktemp("broken")
     new_style(folder / "m", numbers(64, 32))

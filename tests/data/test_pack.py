@@ -13,7 +13,7 @@ def packed(pieces, *, sequence, block_rows, dtype="uint16", name="pack"):
     packer = Packer(store, "d/train", shape)
     for piece in pieces:
         packer.add(np.array(piece, dtype=np.int64))
-    blocks = packer.finish()
+    blocks = packer.finish().blocks
     return store, blocks
 
 

@@ -241,3 +241,36 @@ def test_two_processes_share_a_cache_and_fetch_each_block_once(store, manifest, 
     expected = sum(int(reader.rows(step, 0, 6).sum()) for step in range(manifest.train_rows))
     assert {int(total) for total, _ in results} == {expected}
     assert sum(int(fetched) for _, fetched in results) == len(manifest.train)
+
+
+@pytest.fixture
+def even(store, manifest, tmp_path):
+    """A reader that deals the rows of a step out to three ranks, a row a micro-batch."""
+    cache = tmp_path / "cache"
+    return DatasetReader(store, manifest, cache, batch=BATCH, seed=3, groups=(2, 1))
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_evened_rows_are_those_of_the_step(reader, even, step):
+    found, expected = even.rows(step, 0, BATCH), reader.rows(step, 0, BATCH)
+    assert sorted(found.tolist()) == sorted(expected.tolist())
+
+
+def test_ranks_of_evened_rows_share_a_step(even):
+    parts = [even.rows(1, first, 2) for first in range(0, BATCH, 2)]
+    assert np.concatenate(parts).tolist() == even.rows(1, 0, BATCH).tolist()
+
+
+def test_evened_rows_read_each_work_blob_once(even, store):
+    for step in range(30):
+        even.rows(step, 0, 2)
+    work = [key for key in store.gets if key.endswith(".work")]
+    assert work
+    assert len(work) == len(set(work))
+
+
+def test_a_work_blob_that_is_damaged_is_named(even, store, manifest):
+    for block in manifest.train_work:
+        store.put(block.key, b"x" * block.size_bytes)
+    with pytest.raises(DataError, match=r"\.work` is corrupted"):
+        even.rows(0, 0, 2)

@@ -78,7 +78,7 @@ def test_a_run_is_served_where_it_tells(start, finished):
 
 def test_a_finished_run_is_shown_to_prometheus(start, finished):
     monitor = start("monitor", finished.root, "--port", "0", "--json")
-    found = samples(monitor.url())
+    found = samples(f"{monitor.url()}metrics")
     summary = json.loads((finished.results / "train.json").read_text())["result"]
     assert found["cnai_train_loss"] == pytest.approx(summary["loss"], rel=1e-6)
     assert found["cnai_train_steps_total"] == 8

@@ -13,7 +13,7 @@ from cnai.core.errors import RunError
 from cnai.core.events import Finding, Rebalanced
 from cnai.core.runfolder import RunFolder
 from cnai.core.serving import Histogram, ServeSnapshot
-from cnai.monitor import METRICS, fold, render_serving, render_training, serve_metrics
+from cnai.monitor import DETECTORS, METRICS, fold, render_serving, render_training, serve_metrics
 from monitor_case import FakeClock, lost, saved, started, step
 
 EVENTS = (
@@ -209,3 +209,22 @@ def test_every_metric_is_in_the_documentation():
 def test_watching_does_not_load_torch():
     code = "import sys, cnai.monitor; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("ranks", [8, 200, 201, 1000, 16_384])
+def test_a_run_of_any_size_has_at_most_1500_series(ranks):
+    events = [
+        started(ranks=ranks),
+        *[
+            step(1, rank=rank, update_ratio=1e-3, rows=2, stage_seconds=(0.1,), wait_seconds=0.1)
+            for rank in range(ranks)
+        ],
+        saved(1),
+        *[
+            Finding(time_unix=2.0, detector=name, severity="warning", message="m")
+            for name in (*DETECTORS, "other")
+        ],
+    ]
+    text = render_training(fold(events, run="demo", now_unix=3.0))[0].decode()
+    assert len(samples(text)) <= 1500
+    assert value(text, "cnai_train_rows", run="demo", rank="0") == 2

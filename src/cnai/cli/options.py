@@ -52,6 +52,11 @@ yes_flag = click.option("-y", "--yes", is_flag=True, help="Do not ask before the
 dry_run_flag = click.option("--dry-run", is_flag=True, help="Show what would be done, do nothing.")
 """`--dry-run`; the verb gets `dry_run: bool`."""
 
+monitor_flag = click.option(
+    "--monitor", is_flag=True, help="Show the training in the browser while it goes on."
+)
+"""`--monitor`; the verb gets `monitor: bool` and wraps its work in `panel_beside`."""
+
 pass_output = click.make_pass_decorator(Output)
 """Gives the verb its `Output` as the first argument."""
 

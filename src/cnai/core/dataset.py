@@ -37,6 +37,9 @@ class DatasetManifest:
             nats per token into bits per byte.
         trigram_bits_per_byte: Bits per byte of a byte trigram model, trained on the training
             documents, on the validation documents: the floor that a model has to beat.
+        separator: Token before, between and after the documents; None = not told.
+        train_work: A blob for each of `train`: float32 a row, the pairs of tokens that see each
+            other when no document sees another; none = not measured.
     """
 
     digest: str
@@ -51,6 +54,8 @@ class DatasetManifest:
     validation: tuple[Block, ...]
     validation_row_bytes: tuple[int, ...]
     trigram_bits_per_byte: float
+    separator: int | None = None
+    train_work: tuple[Block, ...] = ()
 
     @property
     def train_rows(self) -> int:

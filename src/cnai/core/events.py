@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cnai.core.errors import DataError
-from cnai.core.records import decode, encode, to_dict
+from cnai.core.records import convert, decode, encode, to_dict
 
 VERSION = 1
 
@@ -280,8 +280,9 @@ def parse_event(line: bytes, *, where: str) -> Event | None:
         where: The file.
     """
     try:
-        header = decode(_Header, line, where=where)
+        plain = decode(dict, line, where=where)
+        header = convert(_Header, plain, where=where)
         kind = KINDS.get(header.kind)
-        return decode(kind, line, where=where) if kind and header.v <= VERSION else None
+        return convert(kind, plain, where=where) if kind and header.v <= VERSION else None
     except DataError:
         return None

@@ -54,7 +54,7 @@ def list_datasets(store: BlobStore) -> list[DatasetManifest]:
 
 def verify(store: BlobStore, manifest: DatasetManifest) -> list[str]:
     """Read every blob and return what is wrong, a sentence each; empty when all is well."""
-    blocks = (*manifest.train, *manifest.validation)
+    blocks = (*manifest.train, *manifest.train_work, *manifest.validation)
     problems = [problem for block in blocks if (problem := _block_problem(store, block))]
     if not store.exists(manifest.tokenizer):
         problems.append(f"blob `{manifest.tokenizer}` is missing")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cnai.core.blobs import BlobStore
 from cnai.core.dataset import Block
+from cnai.data.work import work_of
 
 Tokens = NDArray[np.unsignedinteger[Any]]
 
@@ -23,11 +24,27 @@ class PackShape:
         sequence: Tokens predicted by a row; the row holds one more.
         block_rows: Rows in a block; the last block may have fewer.
         dtype: numpy type of the stored tokens.
+        separator: Token with which a document begins, to measure the work of rows whose documents
+            do not see each other; None = that is not measured.
     """
 
     sequence: int
     block_rows: int
     dtype: str
+    separator: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What was stored.
+
+    Attributes:
+        blocks: Rows; none when not even one came together.
+        work: The work of the rows of each block; none = not measured.
+    """
+
+    blocks: tuple[Block, ...]
+    work: tuple[Block, ...]
 
 
 def token_dtype(vocab: int) -> str:
@@ -62,6 +79,7 @@ class Packer:
         self._waiting: list[NDArray[np.int64]] = []
         self._waiting_tokens = 0
         self._blocks: list[Block] = []
+        self._work: list[Block] = []
 
     def add(self, tokens: NDArray[np.int64]) -> None:
         """Append tokens to the stream."""
@@ -76,25 +94,26 @@ class Packer:
             stream = stream[step:]
         self._waiting, self._waiting_tokens = [stream], len(stream)
 
-    def finish(self) -> tuple[Block, ...]:
-        """Store what is left and return all blocks; empty when not even one row came together."""
+    def finish(self) -> Packed:
+        """Store what is left and return all that was."""
         stream = np.concatenate([np.empty(0, dtype=np.int64), *self._waiting])
         rows = (len(stream) - 1) // self._shape.sequence
         if rows > 0:
             self._store_block(stream[: rows * self._shape.sequence + 1])
         self._waiting, self._waiting_tokens = [], 0
-        return tuple(self._blocks)
+        return Packed(tuple(self._blocks), tuple(self._work))
 
     def _store_block(self, stream: NDArray[np.int64]) -> None:
-        content = self._rows(stream).tobytes()
-        block = Block(
-            key=f"{self._prefix}/{len(self._blocks):06d}.bin",
-            rows=(len(stream) - 1) // self._shape.sequence,
-            size_bytes=len(content),
-            checksum=checksum(content),
-        )
-        self._store.put(block.key, content)
-        self._blocks.append(block)
+        rows = self._rows(stream)
+        name = f"{self._prefix}/{len(self._blocks):06d}"
+        self._blocks.append(self._stored(f"{name}.bin", len(rows), rows.tobytes()))
+        if self._shape.separator is not None:
+            work = work_of(rows[:, :-1], self._shape.separator)
+            self._work.append(self._stored(f"{name}.work", len(rows), work.tobytes()))
+
+    def _stored(self, key: str, rows: int, content: bytes) -> Block:
+        self._store.put(key, content)
+        return Block(key=key, rows=rows, size_bytes=len(content), checksum=checksum(content))
 
     def _rows(self, stream: NDArray[np.int64]) -> Tokens:
         window = np.lib.stride_tricks.sliding_window_view(stream, self._shape.sequence + 1)

@@ -21,13 +21,13 @@ from cnai.core.dataset import Block, DatasetManifest
 from cnai.core.errors import DataError
 from cnai.core.records import encode
 from cnai.data.catalog import load_manifest, manifest_key, save_manifest
-from cnai.data.pack import Packer, PackShape, token_dtype, unpack
+from cnai.data.pack import Packed, Packer, PackShape, token_dtype, unpack
 from cnai.data.sources import Document, read_documents
 from cnai.data.split import Split, split_documents
 from cnai.data.tokenizer import TextTokenizer, read_tokenizer, train_tokenizer
 from cnai.data.trigram import ByteTrigram
 
-FORMAT = 1
+FORMAT = 2
 _ENCODED_AT_ONCE = 32
 
 Progress = Callable[[str, float], None]
@@ -118,7 +118,7 @@ def dataset_digest(
 def _is_whole(store: BlobStore, manifest: DatasetManifest) -> bool:
     """Tell by one listing whether every blob is there with its size."""
     sizes = {blob.key: blob.size_bytes for blob in store.list(f"{manifest.digest}/")}
-    blocks = (*manifest.train, *manifest.validation)
+    blocks = (*manifest.train, *manifest.train_work, *manifest.validation)
     return manifest.tokenizer in sizes and all(
         sizes.get(block.key) == block.size_bytes for block in blocks
     )
@@ -175,27 +175,30 @@ class _Preparation:
             vocab=self._tokenizer.vocab,
             sequence=self._options.sequence,
             dtype=self._dtype,
-            train=train,
-            validation=validation,
-            validation_row_bytes=self._row_bytes(validation),
+            train=train.blocks,
+            validation=validation.blocks,
+            validation_row_bytes=self._row_bytes(validation.blocks),
             trigram_bits_per_byte=self._trigram(split),
+            separator=self._tokenizer.end_token,
+            train_work=train.work,
         )
 
-    def _pack(self, part: str, documents: Sequence[Document]) -> tuple[Block, ...]:
+    def _pack(self, part: str, documents: Sequence[Document]) -> Packed:
         shape = PackShape(
             sequence=self._options.sequence,
             block_rows=self._options.block_rows,
             dtype=self._dtype,
+            separator=self._tokenizer.end_token if part == "train" else None,
         )
         packer = Packer(self._store, f"{self._digest}/{part}", shape)
         tokens = 0
         for piece in self._stream(part, documents):
             packer.add(piece)
             tokens += len(piece)
-        blocks = packer.finish()
-        if not blocks:
+        packed = packer.finish()
+        if not packed.blocks:
             raise self._too_short(part, tokens)
-        return blocks
+        return packed
 
     def _stream(self, part: str, documents: Sequence[Document]) -> Iterator[NDArray[np.int64]]:
         """Yield the documents' tokens with the separator before, between and after them."""

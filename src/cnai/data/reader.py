@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from itertools import accumulate
 from pathlib import Path
@@ -17,6 +18,7 @@ from cnai.core.dataset import DatasetManifest
 from cnai.data.block_cache import BlockCache
 from cnai.data.order import rows_at
 from cnai.data.pack import Tokens, unpack
+from cnai.data.work import WORK_DTYPE, evened
 
 Request = tuple[int, int, int]
 _MEMORY_BYTES = 64 * 2**20
@@ -36,6 +38,8 @@ class DatasetReader:
         cache_folder: Made when needed; processes of a machine share it.
         batch: Rows in a step over all ranks.
         seed: Seed of the order.
+        groups: Rows of the groups of neighbours in a step that get about the same work when no
+            document sees another, the larger first; none = a step is in the order of the epoch.
         memory_bytes: Most bytes of blocks kept in memory.
     """
 
@@ -47,12 +51,14 @@ class DatasetReader:
         *,
         batch: int,
         seed: int,
+        groups: Sequence[int] = (),
         memory_bytes: int = _MEMORY_BYTES,
     ) -> None:
         self.manifest = manifest
         self.cache = BlockCache(store, cache_folder)
         self._batch = batch
         self._seed = seed
+        self._groups = tuple(groups)
         self._memory_bytes = memory_bytes
         self._ends = np.array(list(accumulate(block.rows for block in manifest.train)))
         self._state = _ProcessState()
@@ -113,17 +119,46 @@ class DatasetReader:
         step, first, count = request
         if step < 0 or first < 0 or count < 0 or first + count > self._batch:
             raise ValueError(f"rows {first} + {count} of step {step}: a step has {self._batch}")
-        start = step * self._batch + first
-        positions = np.arange(start, start + count, dtype=np.int64)
-        wanted = rows_at(positions, self.manifest.train_rows, self._seed)
-        blocks = np.searchsorted(self._ends, wanted, side="right")
+        wanted = self._wanted(step, first, count)
         rows = np.empty((count, self.manifest.sequence + 1), dtype=np.int64)
         state = self._here()
-        for index in np.unique(blocks).tolist():
-            block, here = self.manifest.train[index], blocks == index
-            places = wanted[here] - (int(self._ends[index]) - block.rows)
+        for index, here, places in self._by_block(wanted):
             rows[here] = self._picked(state, index, places)
         return rows
+
+    def _wanted(self, step: int, first: int, count: int) -> NDArray[np.int64]:
+        """Return which rows of the dataset stand at these places of a step."""
+        begin, end = step * self._batch, (step + 1) * self._batch
+        if not self._groups:
+            begin, end = begin + first, begin + first + count
+        wanted = rows_at(np.arange(begin, end), self.manifest.train_rows, self._seed)
+        if not self._groups:
+            return wanted
+        return wanted[evened(self._work_of_these(wanted), self._groups)][first : first + count]
+
+    def _by_block(
+        self, wanted: NDArray[np.int64]
+    ) -> Iterator[tuple[int, NDArray[np.bool_], NDArray[np.int64]]]:
+        """Yield each block that holds some of the rows, which they are, and their places in it."""
+        blocks = np.searchsorted(self._ends, wanted, side="right")
+        for index in np.unique(blocks).tolist():
+            here = blocks == index
+            yield (
+                index,
+                here,
+                wanted[here] - (int(self._ends[index]) - self.manifest.train[index].rows),
+            )
+
+    def _work_of_these(self, wanted: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the work of rows; what was read once is kept, 4 bytes a row."""
+        work = np.empty(len(wanted), dtype=WORK_DTYPE)
+        known = self._here().work
+        for index, here, places in self._by_block(wanted):
+            if index not in known:
+                content = self.cache.block(self.manifest.train_work[index])
+                known[index] = np.frombuffer(content, dtype=WORK_DTYPE)
+            work[here] = known[index][places]
+        return work
 
     def _picked(self, state: _ProcessState, index: int, places: NDArray[np.int64]) -> Tokens:
         """Return rows of one block, from memory, single from its checked file, or loading it."""
@@ -171,6 +206,7 @@ class _ProcessState:
         self.held: dict[int, Tokens] = {}
         self.held_bytes = 0
         self.checked: set[int] = set()
+        self.work: dict[int, NDArray[np.float32]] = {}
         self.prefetched: dict[Request, Future[NDArray[np.int64]]] = {}
         self.requests: queue.SimpleQueue[tuple[Request, Future[NDArray[np.int64]]]] = (
             queue.SimpleQueue()

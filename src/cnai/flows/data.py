@@ -10,6 +10,7 @@ from cnai.core.batches import BatchReader
 from cnai.core.blobs import BlobStore
 from cnai.core.dataset import Dataset, DatasetManifest, IndexedDataset
 from cnai.core.errors import DataError
+from cnai.core.layout import ParallelPlan
 from cnai.core.runfolder import RunFolder
 from cnai.core.spec import RunSpec
 from cnai.data import (
@@ -32,12 +33,14 @@ class DatasetPlace:
 
     Attributes:
         url: Empty for a dataset of the user's own, which the spec names.
+        separator: Token with which a document begins, where none is to see another.
     """
 
     url: str
     endpoint: str | None
     digest: str
     cache: str
+    separator: int | None = None
 
 
 def prepare_data(spec: RunSpec, run: RunFolder, listener: Listener) -> Dataset:
@@ -89,17 +92,29 @@ def place_of(spec: RunSpec, run: RunFolder, manifest: Dataset) -> DatasetPlace:
         endpoint=spec.data.endpoint,
         digest=manifest.digest,
         cache=str(_cache(run)),
+        separator=manifest.separator if spec.train.documents == "apart" else None,
     )
 
 
-def reader_of(place: DatasetPlace, spec: RunSpec) -> BatchReader:
-    """Open a dataset for reading."""
+def reader_of(place: DatasetPlace, spec: RunSpec, plan: ParallelPlan) -> BatchReader:
+    """Open a dataset for reading by the ranks of a plan."""
     if not place.url:
         return own_reader(spec, place.digest)
     store = open_store(place.url, endpoint=place.endpoint)
     manifest = load_manifest(store, place.digest)
-    train = spec.train
-    return DatasetReader(store, manifest, Path(place.cache), batch=train.batch, seed=train.seed)
+    return DatasetReader(
+        store,
+        manifest,
+        Path(place.cache),
+        batch=spec.train.batch,
+        seed=spec.train.seed,
+        groups=() if place.separator is None else row_groups(plan),
+    )
+
+
+def row_groups(plan: ParallelPlan) -> tuple[int, int]:
+    """Return the rows that are to be equal work: those of a data rank, and of a micro-batch."""
+    return plan.microbatches * plan.microbatch_rows, plan.microbatch_rows
 
 
 def reader_of_run(spec: RunSpec, run: RunFolder, manifest: Dataset) -> BatchReader:

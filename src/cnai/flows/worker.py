@@ -90,6 +90,7 @@ def _train(
         resume_step=order.resume_step,
         checkpoint_every=spec.checkpoint.every_steps,
         update_ratio_every=spec.monitor.update_ratio_every,
+        separator=order.dataset.separator,
     )
     membership = joined(
         plan,
@@ -99,7 +100,7 @@ def _train(
         timeout_seconds=spec.train.timeout_seconds,
         tied=shape is not None and shape.tied_head,
     )
-    reader = reader_of(order.dataset, spec)
+    reader = reader_of(order.dataset, spec, plan)
     with membership as ranks:
         parts, task = _parts(spec, shape, plan, ranks, reader)
         # Running statistics are means over ranks, which count only while their rows are even.

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name that everybody uses
 
 from cnai.core.shape import DecoderShape
+from cnai.models.documents import Documents, attend_within
 from cnai.models.experts import SparseFeedForward
 
 
@@ -113,9 +114,13 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(shape.head_width, shape.norm_eps) if shape.qk_norm else None
 
     def forward(
-        self, x_BTD: Tensor, rotary_2TK: Tensor, cache: KeyValueCache | None = None
+        self,
+        x_BTD: Tensor,
+        rotary_2TK: Tensor,
+        cache: KeyValueCache | None = None,
+        documents: Documents | None = None,
     ) -> Tensor:
-        """Mix each token with those before it."""
+        """Mix each token with those before it, of its own document where these are told."""
         B, T, _ = x_BTD.shape
         q_BHTK = self.q_proj(x_BTD).view(B, T, -1, self.head_width).transpose(1, 2)
         k_BGTK = self.k_proj(x_BTD).view(B, T, -1, self.head_width).transpose(1, 2)
@@ -127,20 +132,34 @@ class Attention(nn.Module):
         if cache is not None:
             k_BGTK, v_BGTK = cache.append(self.index, k_BGTK, v_BGTK)
             past = k_BGTK.shape[2] - T
-        mixed_BHTK = self.attend(q_BHTK, k_BGTK, v_BGTK, past)
+        mixed_BHTK = self.attend(q_BHTK, k_BGTK, v_BGTK, past, documents)
         out_BTD: Tensor = self.o_proj(mixed_BHTK.transpose(1, 2).reshape(B, T, -1))
         return out_BTD
 
 
-Attend = Callable[[Tensor, Tensor, Tensor, int], Tensor]
-"""What `attend` does, from queries, keys, values and the number of past tokens."""
+Attend = Callable[[Tensor, Tensor, Tensor, int, Documents | None], Tensor]
+"""What `attend` does, from queries, keys, values, the number of past tokens and the documents."""
 
 
-def attend(q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, past: int) -> Tensor:
-    """Attend causally; query t sees keys up to `past + t`. Returns shape (B, H, T, K)."""
+def attend(
+    q_BHTK: Tensor,
+    k_BGSK: Tensor,
+    v_BGSK: Tensor,
+    past: int = 0,
+    documents: Documents | None = None,
+) -> Tensor:
+    """Attend causally; query t sees keys up to `past + t`. Returns shape (B, H, T, K).
+
+    Args:
+        documents: Of rows without past tokens; a query sees its own document alone. None = a row
+            is one document.
+    """
     repeat = q_BHTK.shape[1] // k_BGSK.shape[1]
     k_BHSK = k_BGSK.repeat_interleave(repeat, dim=1) if repeat > 1 else k_BGSK
     v_BHSK = v_BGSK.repeat_interleave(repeat, dim=1) if repeat > 1 else v_BGSK
+    if documents is not None:
+        mixed_BHTK: Tensor = attend_within(q_BHTK, k_BHSK, v_BHSK, documents)
+        return mixed_BHTK
     if past == 0:
         return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, is_causal=True)
     T, S = q_BHTK.shape[2], k_BHSK.shape[2]
@@ -175,10 +194,14 @@ class Layer(nn.Module):
         self.ffn = SparseFeedForward(shape) if shape.is_sparse(index) else FeedForward(shape)
 
     def forward(
-        self, x_BTD: Tensor, rotary_2TK: Tensor, cache: KeyValueCache | None = None
+        self,
+        x_BTD: Tensor,
+        rotary_2TK: Tensor,
+        cache: KeyValueCache | None = None,
+        documents: Documents | None = None,
     ) -> Tensor:
         """Return the residual stream after this layer."""
-        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), rotary_2TK, cache)
+        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), rotary_2TK, cache, documents)
         out_BTD: Tensor = x_BTD + self.ffn(self.ffn_norm(x_BTD))
         return out_BTD
 
@@ -227,12 +250,20 @@ class Decoder(nn.Module):
         if self.is_last and self.shape.tied_head:
             self.head.weight = self.embedding.weight
 
-    def forward(self, x: Tensor, cache: KeyValueCache | None = None) -> Tensor:
-        """Run tokens (B, T) or the residual stream (B, T, D) through the layers held."""
+    def forward(
+        self, x: Tensor, cache: KeyValueCache | None = None, document_BT: Tensor | None = None
+    ) -> Tensor:
+        """Run tokens (B, T) or the residual stream (B, T, D) through the layers held.
+
+        Args:
+            document_BT: Number of each position's document, over all positions of the rows also
+                where the part gets a slice of them; None = a row is one document.
+        """
         T = x.shape[1]
+        documents = None if document_BT is None else Documents.numbered(document_BT)
         past = cache.length if cache is not None else self.slice_index * T
         rotary_2TK = rotary_table(self.shape, past + T, x.device)[:, past:]
         x_BTD = self.embedding(x) if self.is_first else x
         for layer in self.layers.values():
-            x_BTD = layer(x_BTD, rotary_2TK, cache)
+            x_BTD = layer(x_BTD, rotary_2TK, cache, documents)
         return self.head(self.norm(x_BTD)) if self.is_last else x_BTD

@@ -110,17 +110,19 @@ def serve_metrics(
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except OSError as error:
-        raise _cannot_listen(error, host, port) from error
+        raise cannot_listen(error, host, port, where="monitor.prometheus_port") from error
     return MetricsServer(server, thread)
 
 
-def _cannot_listen(error: OSError, host: str, port: int) -> RunError:
+def cannot_listen(error: OSError, host: str, port: int, *, where: str) -> RunError:
+    """Return the error that says why a port cannot be had, and which to take instead."""
     taken = error.errno == errno.EADDRINUSE
     reason = "is in use by another process" if taken else f"cannot be used: {error.strerror}"
+    change = f"--set {where}={_other(port)}" if "." in where else f"{where} {_other(port)}"
     return RunError(
         f"port {port} on {host} {reason}",
-        where="monitor.prometheus_port",
-        hint=f"take another one, for instance `--set monitor.prometheus_port={_other(port)}`"
+        where=where,
+        hint=f"take another one, for instance `{change}`"
         + (f", or see who holds it with `ss -ltnp 'sport = :{port}'`" if taken else ""),
     )
 

@@ -14,7 +14,9 @@ from prometheus_client.metrics_core import Metric
 
 from cnai.core.serving import Histogram, ServeSnapshot
 from cnai.monitor.metrics import METRICS
-from cnai.monitor.progress import RunProgress, RunState
+from cnai.monitor.progress import RankRow, RunProgress, RunState
+
+_MOST_RANKS = 200
 
 Sample = tuple[Sequence[str], float]
 
@@ -76,7 +78,7 @@ def _values(progress: RunProgress) -> Iterator[Metric]:
 
 def _ranks(progress: RunProgress) -> Iterator[Metric]:
     labels = ("run", "rank")
-    rows = [((progress.run, str(row.rank)), row) for row in progress.ranks]
+    rows = [((progress.run, str(row.rank)), row) for row in _sample(progress.ranks)]
     yield gauge(
         "cnai_train_update_ratio", labels, _present((key, row.update_ratio) for key, row in rows)
     )
@@ -101,6 +103,15 @@ def _ranks(progress: RunProgress) -> Iterator[Metric]:
         [(key, row.wait_total_seconds) for key, row in rows],
     )
     yield gauge("cnai_train_rows", labels, _present((key, row.rows) for key, row in rows))
+
+
+def _sample(rows: Sequence[RankRow]) -> Sequence[RankRow]:
+    """Return all ranks, or so many evenly spread ones that a run stays within 1,500 series.
+
+    They are the same at each scrape: series that come and go are what Prometheus bears worst.
+    """
+    every = -(-len(rows) // _MOST_RANKS)
+    return rows[:: max(1, every)]
 
 
 def serve_families(snapshot: ServeSnapshot) -> Iterator[Metric]:

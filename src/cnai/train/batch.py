@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from cnai.models.documents import documents_of
 
 if TYPE_CHECKING:
     from cnai.core.batches import Column, Rows
@@ -29,6 +31,8 @@ class Batch:
         target: What the outputs are held against; None = the module judges itself.
         rows: How many.
         tokens_a_row: Predicted tokens of a whole row, 1 where rows are no tokens.
+        everywhere: Arguments by keyword that every stage of a pipeline takes, also where ranks
+            share the positions out.
     """
 
     inputs: tuple[Tensor, ...]
@@ -36,6 +40,7 @@ class Batch:
     target: Tensor | None
     rows: int
     tokens_a_row: int = 1
+    everywhere: dict[str, Tensor] = field(default_factory=dict)
 
     def pieces(self, rows: int) -> list[Batch]:
         """Cut into pieces of so many consecutive rows; the last may have fewer."""
@@ -61,10 +66,17 @@ class Batch:
             None if self.target is None else self.target[first:end],
             end - first,
             self.tokens_a_row,
+            {name: one[first:end] for name, one in self.everywhere.items()},
         )
 
 
-def batch_of(rows: Rows, device: torch.device = _CPU, *, judges_itself: bool = False) -> Batch:
+def batch_of(
+    rows: Rows,
+    device: torch.device = _CPU,
+    *,
+    judges_itself: bool = False,
+    separator: int | None = None,
+) -> Batch:
     """Turn rows into a batch.
 
     Of packed tokens each predicts its next. Of a tuple the last column is the target, of a dict the
@@ -72,13 +84,17 @@ def batch_of(rows: Rows, device: torch.device = _CPU, *, judges_itself: bool = F
 
     Args:
         judges_itself: Whether the module takes the target too and returns the loss of each row.
+        separator: Token with which a document begins, where none is to see another.
     """
     if isinstance(rows, np.ndarray):
         tokens = torch.from_numpy(rows).to(device)
         inputs, target, length = (tokens[:, :-1],), tokens[:, 1:], rows.shape[1] - 1
         if judges_itself:
             return Batch((*inputs, target), {}, None, len(tokens), length)
-        return Batch(inputs, {}, target, len(tokens), length)
+        everywhere = {}
+        if separator is not None:
+            everywhere["document_BT"] = documents_of(inputs[0], separator)
+        return Batch(inputs, {}, target, len(tokens), length, everywhere)
     if isinstance(rows, tuple):
         columns = tuple(_tensor(column, device) for column in rows)
         count = len(columns[0])

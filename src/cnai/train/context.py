@@ -21,6 +21,7 @@ from torch.distributed._functional_collectives import all_to_all_single_autograd
 
 from cnai.models import Decoder
 from cnai.models.decoder import Layer, attend
+from cnai.models.documents import Documents
 from cnai.train.ranks import Ranks
 
 
@@ -34,7 +35,14 @@ class HeadsForPositions:
         self._group = group
         self._size = group.size()
 
-    def __call__(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, past: int) -> Tensor:
+    def __call__(
+        self,
+        q_BHTK: Tensor,
+        k_BGTK: Tensor,
+        v_BGTK: Tensor,
+        past: int = 0,
+        documents: Documents | None = None,
+    ) -> Tensor:
         """Mix each token with those before it, also those on other ranks.
 
         Raises:
@@ -48,7 +56,7 @@ class HeadsForPositions:
         queries, keys = q_BHTK.shape[1] // self._size, k_BGTK.shape[1] // self._size
         mine_BNUK = self._to_heads((q_BHTK, k_BGTK, v_BGTK))
         q_BHUK, k_BGUK, v_BGUK = mine_BNUK.split((queries, keys, keys), dim=1)
-        return self._to_positions(attend(q_BHUK, k_BGUK, v_BGUK, 0))
+        return self._to_positions(attend(q_BHUK, k_BGUK, v_BGUK, 0, documents))
 
     def _to_heads(self, parts: tuple[Tensor, ...]) -> Tensor:
         """Send each rank its heads of every part, in one message."""

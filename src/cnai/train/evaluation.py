@@ -8,6 +8,7 @@ equally often.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from cnai.core.batches import BatchReader, picked, row_count
 from cnai.core.errors import DataError
 from cnai.core.events import EvaluationDone
 from cnai.core.layout import ParallelPlan
-from cnai.train.batch import batch_of
+from cnai.train.batch import Batch
 from cnai.train.pipeline import Engine
 from cnai.train.ranks import Ranks
 
@@ -33,14 +34,13 @@ class Evaluation:
         ranks: Ranks,
         engine: Engine,
         sequences: int,
-        *,
-        judges_itself: bool = False,
+        batch_of: Callable[[Rows], Batch],
     ) -> None:
         self._plan = plan
         self._ranks = ranks
         self._engine = engine
         self._sequences = sequences
-        self._judges_itself = judges_itself
+        self._batch_of = batch_of
         self._rows: Rows | None = None
 
     def measure(self, reader: BatchReader, *, step: int, attempt: int) -> EvaluationDone:
@@ -60,7 +60,7 @@ class Evaluation:
             places = np.arange(begin + first, begin + first + pass_rows)
             counts = places < there
             rows = picked(self._rows, np.where(counts, places, 0))
-            batch = batch_of(rows, self._ranks.device, judges_itself=self._judges_itself)
+            batch = self._batch_of(rows)
             own = batch.positions(self._ranks.place.context, self._ranks.layout.context)
             losses = self._engine.judge(own)
             if len(losses):

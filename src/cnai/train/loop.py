@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +50,7 @@ class TrainJob:
         resume_step: Steps already done, 0 for a new run.
         checkpoint_every: Steps between checkpoints.
         update_ratio_every: Steps between measurements of the update ratio, 0 = never.
+        separator: Token with which a document begins, where none is to see another.
     """
 
     plan: ParallelPlan
@@ -58,6 +60,7 @@ class TrainJob:
     resume_step: int
     checkpoint_every: int
     update_ratio_every: int
+    separator: int | None = None
 
 
 class StopRequest:
@@ -90,7 +93,12 @@ class Trainer:
             make_deterministic()
         self._job = job
         self._ranks = ranks
-        self._judges_itself = task is not None and task.judges_itself
+        self._batch_of = partial(
+            batch_of,
+            device=ranks.device,
+            judges_itself=task is not None and task.judges_itself,
+            separator=job.separator,
+        )
         self._shards = shards_of(parts, ranks, task)
         self._checks_gradients = task is not None
         self._optimizer = Optimizer(self._shards, job.settings)
@@ -105,7 +113,7 @@ class Trainer:
             ranks,
             self._engine,
             job.settings.evaluate_sequences,
-            judges_itself=self._judges_itself,
+            self._batch_of,
         )
         self._noise: NoiseScale | None = None
         layout = ranks.layout
@@ -166,7 +174,7 @@ class Trainer:
         rows = reader.rows(step, first, share)
         if step + 1 < self._job.steps:
             reader.prefetch(step + 1, first, share)
-        batch = batch_of(rows, self._ranks.device, judges_itself=self._judges_itself)
+        batch = self._batch_of(rows)
         waited = time.perf_counter() - start
         place, layout = self._ranks.place, self._ranks.layout
         self._watch.taken()  # of an evaluation before

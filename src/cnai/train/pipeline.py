@@ -78,7 +78,7 @@ class WholeModel:
                 self._module.set_is_last_backward(index == len(pieces) - 1)
             with self._watch.running(0):
                 with self._autocast():
-                    outputs = self._module(*piece.inputs, **piece.named)
+                    outputs = self._module(*piece.inputs, **piece.named, **piece.everywhere)
                     loss = self._objective(outputs, piece.target)
                 loss.backward()
         return self._objective.taken(len(pieces))
@@ -89,7 +89,7 @@ class WholeModel:
         with torch.no_grad(), judging([self._module], self._objective):
             for piece in batch.pieces(self._piece_rows):
                 with self._autocast():
-                    outputs = self._module(*piece.inputs, **piece.named)
+                    outputs = self._module(*piece.inputs, **piece.named, **piece.everywhere)
                     losses.append(self._objective(outputs, piece.target))
         return torch.cat(losses)
 
@@ -215,7 +215,14 @@ class StagesOfPipeline:
         target = batch.target if self._is_last else None
         losses: list[Tensor] = []
         with self._autocast():
-            run(*inputs, **named, target=target, losses=losses, return_outputs=False)
+            run(
+                *inputs,
+                **named,
+                **batch.everywhere,
+                target=target,
+                losses=losses,
+                return_outputs=False,
+            )
         return losses
 
 

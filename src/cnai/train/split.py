@@ -80,7 +80,7 @@ def _layer(layer: nn.Module, *, sequence: bool) -> Styles:
     if sequence:
         styles |= {
             "attention_norm": SequenceParallel(use_local_output=True),
-            "attention": _gathered(3),
+            "attention": _gathered(4),
             "ffn_norm": SequenceParallel(use_local_output=True),
             "ffn": _gathered(1, use_local_output=sparse),
         }
@@ -130,8 +130,8 @@ def _enter_and_leave(
     """Take this rank's positions before the first split layer, gather after the last."""
     if not (part.is_first and layout.is_split(0)):
         enter = PrepareModuleInput(
-            input_layouts=(_WHOLE, None, None),
-            desired_input_layouts=(_POSITIONS, None, None),
+            input_layouts=(_WHOLE, None, None, None),
+            desired_input_layouts=(_POSITIONS, None, None, None),
             use_local_output=True,
         )
         parallelize_module(split[0], mesh, enter)

@@ -1,4 +1,4 @@
-"""`ai-cli monitor`: the measures of a run for Prometheus."""
+"""`ai-cli monitor`: the panel of a run in the browser, and its measures for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,18 +11,36 @@ from cnai.cli.options import run_argument
 from cnai.cli.output import Output
 
 
-@command("monitor", examples=["ai-cli monitor runs/quickstart --port 9460"])
+@command(
+    "monitor",
+    examples=[
+        "ai-cli monitor runs/quickstart",
+        "ai-cli monitor runs/quickstart --port 9460",
+        "ai-cli monitor runs/quickstart --host 0.0.0.0",
+    ],
+)
 @run_argument
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=9460, help="Port of /metrics; 0 = any free."
+    "--port", type=click.IntRange(0, 65535), default=9460, help="Port of the page; 0 = any free."
 )
-def verb(out: Output, run: Path, port: int) -> None:
-    """Serve /metrics of a running or finished run until Ctrl-C."""
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    help="Address to listen on. One that other machines reach needs CNAI_MONITOR_TOKEN.",
+)
+@click.option("--with-parent", is_flag=True, help="End when stdin ends, too.")
+def verb(out: Output, run: Path, port: int, host: str, *, with_parent: bool) -> None:
+    """Show a run in the browser and serve /metrics, until Ctrl-C.
+
+    The run may be training, over, or copied from elsewhere. On another address than this
+    machine's own, visitors need the token in the environment variable CNAI_MONITOR_TOKEN: they
+    open the page with ?token=TOKEN, and Prometheus sends it as a bearer token.
+    """
     from cnai.core.runfolder import RunFolder
-    from cnai.flows.monitor import export_metrics
+    from cnai.flows.panel import show_panel
 
     def tell(url: str) -> None:
-        out.record({"url": url})
-        out.note(f"metrics of {run} at {url}; Ctrl-C ends it")
+        out.record({"url": url, "metrics": f"{url}metrics"})
+        out.note(f"panel of {run} at {url}, metrics at {url}metrics; Ctrl-C ends it")
 
-    export_metrics(RunFolder.existing(run), port, on_ready=tell)
+    show_panel(RunFolder.existing(run), port, host=host, with_parent=with_parent, on_ready=tell)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from cnai.cli.framework import command
-from cnai.cli.options import dry_run_flag, fresh_flag, on_option, spec_options, yes_flag
+from cnai.cli.options import (
+    dry_run_flag,
+    fresh_flag,
+    monitor_flag,
+    on_option,
+    spec_options,
+    yes_flag,
+)
 from cnai.cli.output import Output
 
 if TYPE_CHECKING:
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
 @yes_flag
 @dry_run_flag
 @fresh_flag
+@monitor_flag
 @click.option("--keep", is_flag=True, help="Stay up and serve the model at the end.")
 def verb(
     out: Output,
@@ -32,6 +40,7 @@ def verb(
     yes: bool,
     dry_run: bool,
     fresh: bool,
+    monitor: bool,
     keep: bool,
 ) -> None:
     """Plan, train, evaluate, compress and serve a model.
@@ -46,9 +55,14 @@ def verb(
         return
     from cnai.cli.screen import screen
     from cnai.flows.folder import opened_run
+    from cnai.flows.panel import panel_beside
     from cnai.flows.run import run_chain
 
-    with opened_run(loaded, fresh=fresh) as run, screen(out) as listener:
+    with (
+        opened_run(loaded, fresh=fresh) as run,
+        screen(out) as listener,
+        panel_beside(run, listener, wanted=monitor),
+    ):
         summary = run_chain(loaded, run, plan, listener)
     out.record(summary)
     show_summary(out, summary)

@@ -7,7 +7,15 @@ from pathlib import Path
 import click
 
 from cnai.cli.framework import command
-from cnai.cli.options import dry_run_flag, fresh_flag, on_option, read_spec, spec_options, yes_flag
+from cnai.cli.options import (
+    dry_run_flag,
+    fresh_flag,
+    monitor_flag,
+    on_option,
+    read_spec,
+    spec_options,
+    yes_flag,
+)
 from cnai.cli.output import Output
 
 
@@ -24,6 +32,7 @@ from cnai.cli.output import Output
 @yes_flag
 @dry_run_flag
 @fresh_flag
+@monitor_flag
 @click.option(
     "--world",
     type=click.IntRange(min=1),
@@ -38,6 +47,7 @@ def verb(
     yes: bool,
     dry_run: bool,
     fresh: bool,
+    monitor: bool,
     world: int | None,
 ) -> None:
     """Train a model, or go on with a training that was interrupted."""
@@ -53,8 +63,13 @@ def verb(
     from cnai.cli.screen import screen
     from cnai.flows.beginning import Beginning
     from cnai.flows.folder import opened_run
+    from cnai.flows.panel import panel_beside
 
-    with opened_run(loaded, fresh=fresh) as run, screen(out) as listener:
+    with (
+        opened_run(loaded, fresh=fresh) as run,
+        screen(out) as listener,
+        panel_beside(run, listener, wanted=monitor),
+    ):
         beginning = Beginning(loaded, run, listener)
         result = beginning.train(plan, beginning.data())
     out.record(result)

@@ -84,8 +84,8 @@ def _in_scope(
         if node.op == "RestoreV2":
             yield from _of_restore(scope, node, handles)
         inner = scopes.get(attribute(node, "f").func.name) if node.op in _CALLS else None
-        if inner is None or depth >= _DEEPEST:
-            continue
+        if inner is None or inner.function is None or depth >= _DEEPEST:
+            continue  # a call of nothing known, or of the main graph, which no call can mean
         arguments = [one.name for one in inner.function.signature.input_arg]
         passed = {
             argument: handles[name.partition(":")[0]]

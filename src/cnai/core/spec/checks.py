@@ -90,6 +90,12 @@ def module_is_a_function(asked: Asked) -> Iterator[Mistake]:
             f"`train.z_loss` is {asked.spec.train.z_loss:g}, which is for the logits of a decoder",
             "remove it, or add it to a loss of your own (`model.loss`)",
         )
+    if module is not None and asked.spec.train.documents == "apart":
+        yield Mistake(
+            ("train.documents", "model.module"),
+            "`train.documents` is `apart`, which is for a decoder",
+            "remove it, or keep documents apart inside your own module",
+        )
     for key, value, asked_for in (
         ("model.loss", loss, loss != "cross_entropy"),
         ("data.source", source, source is not None),

@@ -117,6 +117,10 @@ class Train(Section):
     recompute: Literal["none", "selective", "full"] = "none"
     """Layers that forget their activations and compute them again in backward, which takes a third
     more work and much less memory: none of them, every second one (`selective`) or all."""
+    documents: Literal["joined", "apart"] = "joined"
+    """Whether a token sees all that stands before it in its row (`joined`) or its own document
+    alone (`apart`); apart, the rows of a step are dealt out so that ranks and micro-batches get
+    about the same work."""
     compile: bool = False
     """Whether each layer is compiled (torch.compile): slower to start, faster after. Layers that
     are split over the model-parallel group are not."""
