@@ -15,9 +15,10 @@ from cnai.cli.output import Output
 )
 @spec_options
 def verb(out: Output, spec: Path, sets: tuple[str, ...]) -> None:
-    """Prove a plan step by step: on paper, as a small copy here, as the full model without memory.
+    """Prove a plan step by step: on paper, in a small copy, without memory.
 
-    A rung is only climbed when the one below it holds. What needs machines that are not here is
+    The small copy has the same axes, two ranks each, as processes of this machine; the full model
+    is then built without memory. A rung is only climbed when the one below it holds. What needs machines that are not here is
     planned, with its gates and its price. The evidence and a page for the browser are kept in
     NAME-validate beside the runs.
     """
