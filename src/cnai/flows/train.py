@@ -7,9 +7,10 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from cnai.core.dataset import Dataset
-from cnai.core.errors import RunError
+from cnai.core.errors import RunError, SpecError
 from cnai.core.fleet import Phase
 from cnai.core.layout import ParallelPlan
 from cnai.core.runfolder import RunFolder
@@ -79,6 +80,12 @@ def train_run(
         listener.note(allocation.reason)
     if spec.train.compile and (missing := missing_compiler()):
         listener.warn(f"{missing}; the layers run as they are")
+    if spec.train.float8 and find_spec("torchao") is None:
+        raise SpecError(
+            "products in 8-bit floats need the package torchao, which is not installed",
+            where="train.float8",
+            hint="pip install 'cnai[float8]', or remove `train.float8`",
+        )
     with (
         run.writer("agent") as agent,
         _metrics(spec, run, listener),

@@ -24,6 +24,7 @@ from cnai.models import Decoder, SlicedWeights, Weights, add_adapters
 from cnai.train.compiling import compile_layers
 from cnai.train.context import exchange_positions
 from cnai.train.experts import balance_experts, sparse_parts, spread_experts
+from cnai.train.float8 import multiply_in_float8
 from cnai.train.ranks import Ranks
 from cnai.train.recompute import recompute_layers
 from cnai.train.shards import held_index
@@ -66,6 +67,8 @@ def lay_out(
         exchange_positions(part, ranks)
         spread_experts(part, ranks)
         balance_experts(part, ranks, settings.balance_loss / plan.microbatches)
+    if settings.float8:
+        multiply_in_float8(parts, plan.layout, ranks.device)
     _tie(parts)
     if settings.compile:
         compile_layers(parts, plan.layout)

@@ -282,3 +282,20 @@ def test_adapters_without_clear_targets(targets):
 
 def test_an_unknown_target_is_refused():
     assert told(train__lora__rank=4, train__lora__targets="[qkv]")
+
+
+def test_documents_apart_are_for_decoders():
+    (mistake,) = told(model__module="a:b", train__documents="apart")
+    assert "`train.documents` is `apart`" in mistake
+
+
+def test_8_bit_floats_rest_on_bfloat16():
+    (mistake,) = told(train__float8=True)
+    assert "set `train.precision: bfloat16`" in mistake
+    assert not told(train__float8=True, train__precision="bfloat16")
+
+
+@pytest.mark.parametrize("other", [{"model__module": "a:b"}, {"train__lora__rank": 2}])
+def test_8_bit_floats_are_for_the_weights_of_a_decoder(other):
+    (mistake,) = told(train__float8=True, train__precision="bfloat16", **other)
+    assert "remove one of the two" in mistake

@@ -209,6 +209,29 @@ def split_backward_is_left_alone(asked: Asked) -> Iterator[Mistake]:
             )
 
 
+def float8_rests_on_bfloat16(asked: Asked) -> Iterator[Mistake]:
+    """Products in 8-bit floats give bfloat16, and train the matrices of a decoder."""
+    spec = asked.spec
+    if not spec.train.float8:
+        return
+    if spec.train.precision != "bfloat16":
+        yield Mistake(
+            ("train.float8", "train.precision"),
+            f"`train.float8` goes with bfloat16, and `train.precision` is {spec.train.precision}",
+            "set `train.precision: bfloat16`",
+        )
+    for key, asked_for in (
+        ("model.module", spec.model.module is not None),
+        ("train.lora.rank", spec.train.lora.rank > 0),
+    ):
+        if asked_for:
+            yield Mistake(
+                ("train.float8", key),
+                f"`train.float8` is for the weights of a decoder, and `{key}` is given",
+                "remove one of the two",
+            )
+
+
 def _ordering(virtual: int) -> str:
     return " or ".join(name for name, one in SCHEDULES.items() if one.takes_virtual(virtual))
 
@@ -342,6 +365,7 @@ RULES: tuple[Rule, ...] = (
     group_splits_the_weights,
     schedule_has_its_stages,
     split_backward_is_left_alone,
+    float8_rests_on_bfloat16,
     stages_have_layers,
     sizes_make_the_ranks,
     batch_divides,

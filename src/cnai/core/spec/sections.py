@@ -114,6 +114,10 @@ class Train(Section):
     """Validation sequences in such a measurement."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Number format of the matrix products; weights and optimizer stay in float32."""
+    float8: bool = False
+    """Whether the matrices of the layers are multiplied in 8-bit floats, on GPUs that can (on a CPU
+    it is played, slowly); needs `precision: bfloat16` and the extra `float8`. Layers that are split
+    over the model-parallel group are not."""
     recompute: Literal["none", "selective", "full"] = "none"
     """Layers that forget their activations and compute them again in backward, which takes a third
     more work and much less memory: none of them, every second one (`selective`) or all."""
