@@ -18,9 +18,9 @@ def verb(out: Output, spec: Path, sets: tuple[str, ...]) -> None:
     """Prove a plan step by step: on paper, in a small copy, without memory.
 
     The small copy has the same axes, two ranks each, as processes of this machine; the full model
-    is then built without memory. A rung is only climbed when the one below it holds. What needs machines that are not here is
-    planned, with its gates and its price. The evidence and a page for the browser are kept in
-    NAME-validate beside the runs.
+    is then built without memory. A rung is only climbed when the one below it holds. What needs
+    machines that are not here is planned, with its gates and its price. The evidence and a page
+    for the browser are kept in NAME-validate beside the runs.
     """
     from cnai.cli.screen import screen
     from cnai.core.errors import PlanError
