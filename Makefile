@@ -5,8 +5,9 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUN    := OMP_WAIT_POLICY=PASSIVE
 PREDICTIONS ?= diagnose-predictions.jsonl
+PLANNED ?= plan-predictions.jsonl
 
-.PHONY: help demo test fast check format docs bench bench-train bench-compress bench-diagnose bench-schedule bench-detect setup services weights clean
+.PHONY: help demo test fast check format docs bench bench-train bench-compress bench-diagnose bench-schedule bench-detect bench-plan setup services weights clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +62,13 @@ bench-schedule: $(VENV)/.dev  ## Our scheduler beside others on real traces: mak
 
 bench-detect: $(VENV)/.dev  ## 27 faults in two small models, 150 healthy runs, published baselines (10 minutes).
 	$(RUN) $(BIN)/python benchmarks/detect.py
+
+bench-plan: $(VENV)/.dev  ## Hold the planner against published steps: make bench-plan ROWS=FILE.csv
+	@test -n "$(ROWS)" || { echo "no rows given; name a file of published steps with ROWS=FILE.csv" >&2; exit 2; }
+	$(BIN)/python benchmarks/plan.py --rows "$(ROWS)" --predictions "$(PLANNED)"
+	$(BIN)/python benchmarks/plan_score.py --rows "$(ROWS)" --predictions "$(PLANNED)"
+	$(BIN)/python benchmarks/plan.py --rows "$(ROWS)" --predictions "$(PLANNED)" --mode calibrated
+	$(BIN)/python benchmarks/plan_score.py --rows "$(ROWS)" --predictions "$(PLANNED)"
 
 bench-compress: $(VENV)/.dev  ## INT8 of real model files, fetched once, beside onnxruntime's own quantizer.
 	$(RUN) $(BIN)/python -W ignore benchmarks/compress.py

@@ -27,7 +27,7 @@ def test_tokens_a_second_are_those_of_the_batch():
 
 
 def test_a_tensor_group_across_nodes_is_slower_than_inside_one():
-    request = small(data=1, model=4, pipeline=1)
+    request = large(shape=replace(LARGE, layers=2), batch=4, data=1, model=4, pipeline=1, ranks=4)
     inside, across = fleet(1, devices=4), fleet(2, devices=2)
     assert estimate(request, across).tensor_seconds > estimate(request, inside).tensor_seconds
 

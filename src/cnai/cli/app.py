@@ -23,6 +23,7 @@ from cnai.core.errors import CnaiError, Interrupted, SpecError
 VERBS = {
     "init": "Write a commented spec to start from.",
     "plan": "Show the layout, its memory a rank and why, without starting anything.",
+    "validate": "Prove a plan step by step: on paper, in a small copy, without memory.",
     "train": "Train a model, or go on with a training that was interrupted.",
     "run": "Plan, train, evaluate, compress and serve a model.",
     "watch": "Follow a run until it ends: loss, tokens a second, ranks, time left.",

@@ -9,7 +9,9 @@ from cnai.core.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from cnai.core.layout import ParallelPlan
+    from cnai.flows.plan import Bill
     from cnai.plan import Candidate
+    from cnai.plan.sensitivity import Change
 
 
 def show_plan(out: Output, plan: ParallelPlan) -> None:
@@ -59,6 +61,8 @@ def show_plan(out: Output, plan: ParallelPlan) -> None:
 
 def show_candidates(out: Output, candidates: tuple[Candidate, ...]) -> None:
     """Print every legal layout, best first."""
+    if not candidates:
+        return
     out.table(
         ["layout", "micro-batches", "sharding", "step", "memory a rank", "verdict"],
         [
@@ -73,3 +77,36 @@ def show_candidates(out: Output, candidates: tuple[Candidate, ...]) -> None:
             for one in candidates
         ],
     )
+
+
+def show_bill(out: Output, bill: Bill | None) -> None:
+    """Print what the whole run costs, if that is known."""
+    if bill is None:
+        return
+    money = f", about ${bill.dollars:,.0f}" if bill.dollars else ""
+    power = f", {bill.kilowatt_hours:,.0f} kWh" if bill.kilowatt_hours else ""
+    out.text(
+        f"run       {bill.days:,.2f} days, {bill.device_hours:,.1f} device hours{money}{power}"
+    )
+
+
+def show_changes(out: Output, changes: tuple[Change, ...]) -> None:
+    """Print what other machines would bring."""
+    if not changes:
+        return
+    out.table(
+        ["with", "step", "throughput"],
+        [
+            [one.what, format_seconds(one.step_seconds), f"{100 * (one.gain - 1):+.1f} %"]
+            for one in changes
+        ],
+    )
+
+
+def show_timeline(out: Output, plan: ParallelPlan) -> None:
+    """Draw the passes of a step, a line for each place of the pipeline."""
+    from cnai.plan.timeline import picture
+
+    out.text("a step: forward 0-9, backward a-j (the last digit of the microbatch), idle .")
+    for place, line in enumerate(picture(plan)):
+        out.text(f"{place:>3} {line}")

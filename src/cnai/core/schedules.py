@@ -71,8 +71,11 @@ class Schedule:
 
     def stages_of(self, rank: int, pipeline: int, virtual: int) -> tuple[int, ...]:
         """Return the stages that a rank of the pipeline owns, first to last."""
-        stages = range(pipeline * virtual)
-        return tuple(stage for stage in stages if self.owner(stage, pipeline) == rank)
+        is_v = self.placement is Placement.V
+        return tuple(
+            loop * pipeline + (pipeline - 1 - rank if is_v and loop else rank)
+            for loop in range(virtual)
+        )
 
 
 SCHEDULES = MappingProxyType({

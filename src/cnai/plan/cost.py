@@ -1,243 +1,215 @@
-"""How long a step takes, well enough to rank layouts against each other.
+"""How long a step takes: the operators of the slowest stage, and what ranks send each other.
 
-A roofline: FLOPs over the reachable rate of a device, bytes over the rate of a link, a fixed time
-for the kernels of a layer and for a collective. Only what full sharding sends overlaps with
-computing. Sources: pipeline time and tensor-parallel traffic from Narayanan et al. 2021,
-arXiv 2104.04473, sections 2.2 and 3.2; ring collectives from Thakur et al. 2005, Int. J. High
-Performance Computing Applications 19(1); traffic of sharded parameters from Rajbhandari et al.
-2020, arXiv 1910.02054, section 7; its overlap from Zhao et al. 2023, arXiv 2304.11277.
+One model serves the planner, the dry run and the benchmark of published measurements. Sources:
+pipeline time and tensor-parallel traffic from Narayanan et al. 2021, arXiv 2104.04473, sections 2.2
+and 3.2; traffic of sharded parameters from Rajbhandari et al. 2020, arXiv 1910.02054, section 7;
+its overlap from Zhao et al. 2023, arXiv 2304.11277; recomputing from Korthikanti et al. 2022, arXiv
+2205.05198. Operators and collectives have their own pages.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import lcm
+from math import log2
 
 from cnai.core.estimate import StepEstimate
 from cnai.core.recompute import Recompute
 from cnai.core.shape import DecoderShape
-from cnai.plan.activations import FLOAT
-from cnai.plan.devices import Machines
-from cnai.plan.memory import rank_parameters, spread_parameters
+from cnai.plan.collectives import send_seconds
+from cnai.plan.exchange import (
+    Sharded,
+    context_seconds,
+    data_seconds,
+    expert_seconds,
+    tensor_seconds,
+)
+from cnai.plan.machines import Machines
+from cnai.plan.memory import rank_parameters
+from cnai.plan.operators import Chip, LayerWork, Slice, embedding_work, head_work, layer_work
 from cnai.plan.pipeline import idle_pieces
 from cnai.plan.request import PlanRequest, Trial
 
-REACHABLE = 0.6
-"""Share of a device's peak that large matrix products reach; published runs lie at 0.4 to 0.7."""
-_FORWARD_AND_BACKWARD = 3
-_ALL_REDUCES = 4  # two in forward, two in backward, a layer
+_UPDATE_BYTES = 34
+"""Bytes that clipping and the update read and write for a parameter: gradient twice, its sums, the
+float32 weight and the copy that products read."""
 
 
 def layer_costs(
     shape: DecoderShape, sequence: int, model_size: int, split_layer: int
 ) -> list[float]:
     """FLOPs for one token of each layer on one rank, embedding and head added to the ends."""
-    costs = [
-        shape.layer_flops(sequence, index) / (model_size if index >= split_layer else 1)
-        for index in range(shape.layers)
-    ]
+    kinds: dict[tuple[bool, bool], float] = {}
+    costs = []
+    for index in range(shape.layers):
+        kind = (shape.is_sparse(index), index >= split_layer)
+        if kind not in kinds:
+            kinds[kind] = shape.layer_flops(sequence, index) / (model_size if kind[1] else 1)
+        costs.append(kinds[kind])
     costs[0] += 2.0 * shape.width
     head_split = split_layer == 0 if shape.tied_head else split_layer < shape.layers
     costs[-1] += shape.head_flops() / (model_size if head_split else 1)
     return costs
 
 
-def estimate_step(
-    request: PlanRequest,
-    shape: DecoderShape,
-    trial: Trial,
-    machines: Machines,
-    stage_costs: tuple[float, ...],
-) -> StepEstimate:
-    """Estimate the time of a step.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceTimes:
+    """Seconds that the ranks at one place of the pipeline need for one microbatch."""
 
-    `stage_costs` are the forward FLOPs for one token of each stage on one rank.
-    """
-    layout = trial.layout
-    places = [trial.stages_of(place) for place in range(layout.pipeline)]
-    compute = [
-        sum(compute_seconds(request, trial, machines, stage_costs, stage) for stage in stages)
-        for stages in places
-    ]
-    tensor = [
-        sum(tensor_seconds(request, shape, trial, machines, stage) for stage in stages)
-        for stages in places
-    ]
-    slowest = max(range(layout.pipeline), key=lambda place: compute[place] + tensor[place])
-    exchange = context_seconds(request, shape, trial, machines, places[slowest])
-    exchange += expert_seconds(request, shape, trial, machines, places[slowest])
-    piece = compute[slowest] + tensor[slowest] + exchange
-    piece += trial.virtual * _boundary_seconds(request, shape, trial, machines)
+    compute: float
+    tensor: float
+    exchange: float
+
+    @property
+    def piece(self) -> float:
+        """All of it."""
+        return self.compute + self.tensor + self.exchange
+
+
+def estimate_step(
+    request: PlanRequest, shape: DecoderShape, trial: Trial, machines: Machines
+) -> StepEstimate:
+    """Estimate the time of a step."""
+    layout, constants = trial.layout, machines.device.constants
+    places = _kinds_of_places(shape, trial)
+    times = {
+        kind: _place_times(request, shape, trial, machines, stages)
+        for kind, (stages, _) in places.items()
+    }
+    slowest = max(times.values(), key=lambda one: one.piece)
+    mean = sum(times[kind].piece * count for kind, (_, count) in places.items()) / layout.pipeline
+    send = trial.virtual * _boundary_seconds(request, shape, trial, machines)
     idle = idle_pieces(trial)
-    slots = trial.microbatches + idle
-    data = max(
-        data_seconds(shape, trial, machines, stages, gathering=_gathering(request, piece))
-        for stages in places
-    )
-    step = slots * piece + data
+    data = update = 0.0
+    for kind, (stages, _) in places.items():
+        own = Sharded(stages=stages, hidden_seconds=times[kind].compute)
+        data = max(data, data_seconds(request, shape, trial, machines, own))
+        update = max(update, _update_seconds(request, shape, trial, machines, stages))
+    step = trial.microbatches * (slowest.piece + send) + idle * (mean + send) + data + update
+    nodes = max(1.0, layout.ranks / machines.per_node)
+    step = step * (1 + constants.spread * log2(nodes)) + constants.step_seconds
     batch_tokens = request.batch * request.sequence
     peak = machines.rank_flops(request.precision, layout.ranks) * layout.ranks
+    flops = model_flops(shape, request.sequence) * batch_tokens
     return StepEstimate(
         step_seconds=step,
-        compute_seconds=trial.microbatches * compute[slowest],
-        tensor_seconds=trial.microbatches * tensor[slowest],
-        exchange_seconds=trial.microbatches * exchange,
+        compute_seconds=trial.microbatches * slowest.compute,
+        tensor_seconds=trial.microbatches * slowest.tensor,
+        exchange_seconds=trial.microbatches * slowest.exchange,
         data_seconds=data,
-        bubble_fraction=idle / slots,
+        bubble_fraction=idle / (trial.microbatches + idle),
         tokens_per_second=batch_tokens / step,
-        utilization=shape.train_flops_per_token(request.sequence) * batch_tokens / (step * peak),
+        utilization=flops / (step * peak),
     )
 
 
-def compute_seconds(
-    request: PlanRequest,
-    trial: Trial,
-    machines: Machines,
-    stage_costs: tuple[float, ...],
-    stage: int,
-) -> float:
-    """Time of forward and backward of one microbatch in a stage, without communication."""
-    rate = machines.rank_flops(request.precision, trial.layout.ranks) * REACHABLE
-    tokens = trial.tokens(request.sequence)
-    passes = _FORWARD_AND_BACKWARD + _again(request, trial, stage) / trial.layers(stage)
-    matrices = passes * stage_costs[stage] * tokens / rate
-    return matrices + trial.layers(stage) * machines.device.layer_seconds
+def model_flops(shape: DecoderShape, sequence: int) -> float:
+    """FLOPs of forward and backward for one token, without recomputing, all positions attended."""
+    sparse = shape.sparse_layers
+    total = 0.0
+    for kind, count in ((True, sparse), (False, shape.layers - sparse)):
+        if count:
+            layer = next(one for one in range(shape.layers) if shape.is_sparse(one) is kind)
+            total += count * shape.layer_flops(sequence, layer)
+    return 3.0 * (total + shape.head_flops())
 
 
-def tensor_seconds(
-    request: PlanRequest, shape: DecoderShape, trial: Trial, machines: Machines, stage: int
-) -> float:
-    """Time of the all-reduces of one microbatch in the split layers of a stage."""
-    size = trial.layout.model
-    split = trial.split_layers(stage)
-    if split == 0:
-        return 0.0
-    payload = trial.tokens(request.sequence) * shape.width * request.element_bytes
-    once = _ring_seconds(2 * payload, size, machines.link(size), machines.device.latency_seconds)
-    # A layer done again stops before its last all-reduce, whose result nobody keeps.
-    return (split * _ALL_REDUCES + min(split, _again(request, trial, stage))) * once
+def _kinds_of_places(
+    shape: DecoderShape, trial: Trial
+) -> dict[tuple[tuple[int | bool, ...], ...], tuple[tuple[int, ...], int]]:
+    """Return the stages of one place of each kind, and how many places are of it."""
+    known: dict[tuple[tuple[int | bool, ...], ...], tuple[tuple[int, ...], int]] = {}
+    for place in range(trial.layout.pipeline):
+        stages = trial.stages_of(place)
+        kind = tuple(trial.kind(shape, stage) for stage in stages)
+        _, count = known.get(kind, (stages, 0))
+        known[kind] = stages, count + 1
+    return known
 
 
-def context_seconds(
+def _place_times(
     request: PlanRequest,
     shape: DecoderShape,
     trial: Trial,
     machines: Machines,
     stages: tuple[int, ...],
-) -> float:
-    """Time in which one microbatch exchanges positions for heads, in the layers of these stages.
+) -> PlaceTimes:
+    cores = machines.share_of_node(trial.layout.ranks) if machines.device.name == "cpu" else 1.0
+    chip = Chip.of(machines.device, request.precision, cores)
+    work = _Works(request, shape, trial, chip)
+    return PlaceTimes(
+        compute=sum(work.stage(stage) for stage in stages),
+        tensor=sum(tensor_seconds(request, shape, trial, machines, one) for one in stages),
+        exchange=context_seconds(request, shape, trial, machines, stages)
+        + expert_seconds(request, shape, trial, machines, stages),
+    )
 
-    Queries, keys and values go out and the result comes back, in forward and in backward; of what
-    a rank has, all but its own share is sent. Heads of keys and values are repeated until each
-    rank has one.
-    """
-    layout = trial.layout
-    size = layout.context
-    if size == 1:
-        return 0.0
-    element = trial.tokens(request.sequence) * shape.head_width * request.element_bytes
-    link, latency = machines.link(size * layout.model), machines.device.latency_seconds
-    seconds = 0.0
-    for stage in stages:
+
+class _Works:
+    """Seconds of layers, each kind of layer computed once."""
+
+    def __init__(self, request: PlanRequest, shape: DecoderShape, trial: Trial, chip: Chip) -> None:
+        self._request, self._shape, self._trial, self._chip = request, shape, trial, chip
+        self._known: dict[tuple[bool, bool], LayerWork] = {}
+
+    def _layer(self, layer: int) -> LayerWork:
+        layout, request = self._trial.layout, self._request
+        kind = (layout.is_split(layer), self._shape.is_sparse(layer))
+        if kind not in self._known:
+            split = layout.model if kind[0] else 1
+            part = Slice(
+                tokens=self._trial.tokens(request.sequence),
+                keys=request.sequence,
+                split=split,
+                shares_stream=layout.split_sequence and split > 1,
+                spread=layout.expert,
+            )
+            self._known[kind] = layer_work(
+                self._shape, self._chip, request.software, part, sparse=kind[1]
+            )
+        return self._known[kind]
+
+    def stage(self, stage: int) -> float:
+        """Forward and backward of one microbatch in a stage, without communication."""
+        trial, request = self._trial, self._request
+        mode, what = Recompute(request.recompute), request.software.selective
+        seconds = 0.0
         for layer in range(*trial.cuts[stage]):
-            split = layout.model if layout.is_split(layer) else 1
-            heads = 2 * shape.heads // split + 2 * lcm(shape.kv_heads // split, size)
-            passes = 3 if Recompute(request.recompute).covers(layer) else 2
-            seconds += passes * (_ring_seconds(element * heads, size, link, 2 * latency))
-    return seconds
+            work = self._layer(layer)
+            seconds += work.forward + work.backward
+            if mode is Recompute.FULL:
+                seconds += work.forward
+            elif mode is Recompute.SELECTIVE and (what != "layers" or mode.covers(layer)):
+                seconds += work.again(what)
+        return seconds + self._edges(stage)
+
+    def _edges(self, stage: int) -> float:
+        """Embedding of the first stage, head and loss of the last."""
+        trial, shape = self._trial, self._shape
+        tokens, layout = trial.tokens(self._request.sequence), trial.layout
+        seconds = embedding_work(shape, self._chip, tokens) if stage == 0 else 0.0
+        if stage == trial.last:
+            split = layout.is_split(0 if shape.tied_head else shape.layers - 1)
+            seconds += head_work(shape, self._chip, tokens, layout.model if split else 1)
+        return seconds
 
 
-def expert_seconds(
+def _update_seconds(
     request: PlanRequest,
     shape: DecoderShape,
     trial: Trial,
     machines: Machines,
     stages: tuple[int, ...],
 ) -> float:
-    """Time in which one microbatch takes rows to their experts and back, in these stages.
-
-    Every choice of a token is a row, and experts are taken for evenly used. Beside the rows a
-    message tells how many there are.
-    """
-    layout = trial.layout
-    if layout.expert == 1:
-        return 0.0
-    rows = trial.tokens(request.sequence) * shape.experts_per_token
-    payload = 2 * rows * shape.width * request.element_bytes
-    link = machines.link(layout.expert * layout.model)
-    once = _ring_seconds(payload, layout.expert, link, 3 * machines.device.latency_seconds)
-    mode = Recompute(request.recompute)
-    layers = (layer for stage in stages for layer in range(*trial.cuts[stage]))
-    return sum(
-        (3 if mode.covers(layer) else 2) * once for layer in layers if shape.is_sparse(layer)
-    )
-
-
-def _again(request: PlanRequest, trial: Trial, stage: int) -> int:
-    """Count the layers of a stage whose forward pass is done twice."""
-    mode = Recompute(request.recompute)
-    return sum(mode.covers(layer) for layer in range(*trial.cuts[stage]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gathering:
-    """What full sharding fetches, and the work that hides it.
-
-    Attributes:
-        element_bytes: Bytes of a parameter as it is fetched.
-        hidden_seconds: Time of one microbatch, during which the next layers are fetched.
-    """
-
-    element_bytes: int
-    hidden_seconds: float
-
-
-def _gathering(request: PlanRequest, piece_seconds: float) -> Gathering:
-    return Gathering(
-        element_bytes=request.element_bytes,
-        hidden_seconds=piece_seconds,
-    )
-
-
-def data_seconds(
-    shape: DecoderShape,
-    trial: Trial,
-    machines: Machines,
-    stages: tuple[int, ...],
-    *,
-    gathering: Gathering,
-) -> float:
-    """Time that the data axis adds to a step of the ranks that own these stages.
-
-    Without sharding one all-reduce of the float32 gradients. With it, for every microbatch, the
-    parameters are gathered before forward and again before backward and the gradients scattered;
-    only what outlasts the computing is added, and the last scatter. Hybrid sharding does so inside
-    its groups, and adds an all-reduce of the scattered gradients between them. Experts that are
-    spread are averaged, or sharded, over the ranks that hold the same ones.
-    """
-    size = trial.shards
-    if trial.layout.copies == 1:
-        return 0.0
-    experts = sum(spread_parameters(shape, trial, stage) for stage in stages)
-    parameters = sum(rank_parameters(shape, trial, stage) for stage in stages) - experts
-    latency = machines.device.latency_seconds
-    groups, across = trial.layout.copies // size, trial.layout.copies * trial.layout.model
-    between = _ring_seconds(2 * FLOAT * parameters / size, groups, machines.link(across), latency)
-    spread, same = 0.0, trial.layout.expert_copies
-    if experts and same > 1:
-        spread = _ring_seconds(2 * FLOAT * experts, same, machines.link(across), latency)
-    if size == 1:
-        return between + spread
-    link = machines.link(size * trial.layout.model)
-    latency *= sum(trial.layers(stage) for stage in stages)
-    gather = 2 * _ring_seconds(gathering.element_bytes * parameters, size, link, latency)
-    scatter = _ring_seconds(FLOAT * parameters, size, link, latency)
-    if trial.expert_shards(shape.width) > 1:
-        link, spread = machines.link(across), 0.0
-        gather += 2 * _ring_seconds(gathering.element_bytes * experts, same, link, latency)
-        scatter += _ring_seconds(FLOAT * experts, same, link, latency)
-    exposed = max(0.0, gather + scatter - gathering.hidden_seconds)
-    return trial.microbatches * exposed + scatter + spread + (between if groups > 1 else 0.0)
+    """Time in which the optimizer reads and writes what a rank keeps of the parameters."""
+    held = sum(rank_parameters(shape, trial, stage) for stage in stages)
+    shards = trial.shards
+    if request.software.shards_optimizer:
+        shards = max(shards, trial.layout.copies)
+    device = machines.device
+    rate = device.memory_bytes_per_second * device.constants.memory
+    if device.name == "cpu":
+        rate *= machines.share_of_node(trial.layout.ranks)
+    return _UPDATE_BYTES * held / shards / rate
 
 
 def _boundary_seconds(
@@ -247,11 +219,9 @@ def _boundary_seconds(
     layout = trial.layout
     if layout.pipeline == 1:
         return 0.0
-    payload = trial.tokens(request.sequence) * shape.width * FLOAT
-    link = machines.link(2 * layout.copies * layout.model)
-    return 2 * (payload / link + machines.device.latency_seconds)
-
-
-def _ring_seconds(payload: float, size: int, link: float, latency: float) -> float:
-    """Time in which a ring of `size` ranks moves (size - 1) / size of the payload."""
-    return payload * (size - 1) / size / link + latency
+    element = float(request.software.boundary_bytes)
+    payload = trial.tokens(request.sequence) * shape.width * element
+    if request.software.scatters_boundary:
+        payload /= layout.model
+    distance = layout.copies * layout.model
+    return 2 * send_seconds(machines.device, machines.per_node, distance, payload)

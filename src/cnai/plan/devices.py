@@ -1,22 +1,29 @@
-"""What is publicly known about devices: memory, speed, links.
+"""Devices: memory, rates and links, read from the data files beside this one.
 
-Sources: NVIDIA's data sheets of V100 (2020), A100 (2021), H100 (2023), H200 (2024) and B200
-(2025), dense rates without sparsity, SXM forms; links are one direction of NVLink in a node and
-one network card a device between nodes, as the vendor's DGX systems have them. Memory is what the
-driver reports, which is less than the name says.
+Dense rates without sparsity; links are one direction of the link in a node, and one network card a
+device between nodes. Memory is what the driver reports, which is less than the name says. Each file
+names its source. Files of the same form in the folder that `CNAI_HARDWARE` names add devices, or
+replace those of the same name.
 """
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+import os
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
 
 from cnai.core.errors import SpecError
-from cnai.core.fleet import Fleet
+from cnai.plan.constants import NAMES, Constants
 
 GIB = 2**30
 TERA = 1e12
 GIGA = 1e9
+FOLDER = "CNAI_HARDWARE"
+_WIDE = {"float32": "float32", "bfloat16": "bfloat16", "float16": "float16"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,101 +32,118 @@ class Device:
 
     Attributes:
         memory_bytes: Memory of one device; 0 for `cpu`, where the machine says it.
-        bf16_flops: Dense matrix products a second in bfloat16 with float32 sums.
-        fp32_flops: The same in float32 without reduced-precision tensor cores.
+        teraflops: Dense matrix products, 1e12 a second, by format: `bfloat16`, `float16`, `float32`
+            without reduced-precision tensor cores, and where the device has them `fp8` and `fp4`.
+        memory_bytes_per_second: Rate of its memory.
         node_bytes_per_second: One direction of the link to another device of the same node.
         network_bytes_per_second: One direction of the device's share of the node's network.
-        latency_seconds: Time of an empty collective.
-        layer_seconds: Fixed cost of starting the kernels of one layer, forward and backward.
         fused_norm: Whether RMSNorm runs as one kernel; otherwise it keeps its unscaled output too.
         overhead_bytes: Memory taken before the first weight: driver context, libraries, buffers of
             the collectives.
+        devices_per_node: Devices that a node of this kind usually has.
+        watts: Power of one device at work.
+        price_per_hour: Dollars for one device, about.
+        constants: Shares of these rates that programs reach, and fixed times.
+        error_percent: Mean error of the model on published steps of such devices; None = there
+            were none.
+        calibrated: The same from more measured steps of one cluster; None = there were none.
     """
 
     name: str
     memory_bytes: int
-    bf16_flops: float
-    fp32_flops: float
+    teraflops: dict[str, float] = field(hash=False)
+    memory_bytes_per_second: float
     node_bytes_per_second: float
     network_bytes_per_second: float
-    latency_seconds: float = 20e-6
-    layer_seconds: float = 200e-6
     fused_norm: bool = True
     overhead_bytes: int = 2 * GIB
+    devices_per_node: int = 8
+    watts: float = 0.0
+    price_per_hour: float = 0.0
+    constants: Constants = field(default_factory=Constants)
+    calibrated: Constants | None = None
+    error_percent: float | None = None
+
+    @property
+    def bf16_flops(self) -> float:
+        """Dense matrix products a second in bfloat16 with float32 sums."""
+        return self.teraflops["bfloat16"] * TERA
+
+    @property
+    def fp32_flops(self) -> float:
+        """The same in float32."""
+        return self.teraflops["float32"] * TERA
 
     def flops(self, precision: str) -> float:
-        """Peak rate of matrix products in a precision of the spec."""
-        return self.bf16_flops if precision == "bfloat16" else self.fp32_flops
+        """Peak rate of matrix products in a precision; of narrow ones that of the rest."""
+        return self.teraflops[_WIDE.get(precision, "bfloat16")] * TERA
+
+    def narrow_flops(self, precision: str) -> float | None:
+        """Peak rate of the layers' products in 8 or 4 bits; None = the precision has none."""
+        if precision in _WIDE:
+            return None
+        rate = self.teraflops.get("fp4" if "fp4" in precision else "fp8")
+        return rate * TERA if rate else None
 
 
-DEVICES: dict[str, Device] = {
-    device.name: device
-    for device in (
-        # A core with 256-bit vectors at 3 GHz; without matrix units bfloat16 is no faster. Link,
-        # latency and overhead are those of gloo and torch on one small machine.
-        Device(
-            name="cpu",
-            memory_bytes=0,
-            bf16_flops=0.096 * TERA,
-            fp32_flops=0.096 * TERA,
-            node_bytes_per_second=1 * GIGA,
-            network_bytes_per_second=1 * GIGA,
-            latency_seconds=300e-6,
-            layer_seconds=2e-3,
-            fused_norm=False,
-            overhead_bytes=300 * 2**20,
-        ),
-        # V100 has tensor cores for float16 only; bfloat16 runs at the rate of float32.
-        Device(
-            name="V100-32GB",
-            memory_bytes=int(31.7 * GIB),
-            bf16_flops=15.7 * TERA,
-            fp32_flops=15.7 * TERA,
-            node_bytes_per_second=150 * GIGA,
-            network_bytes_per_second=6.25 * GIGA,
-        ),
-        Device(
-            name="A100-40GB",
-            memory_bytes=int(39.4 * GIB),
-            bf16_flops=312 * TERA,
-            fp32_flops=19.5 * TERA,
-            node_bytes_per_second=300 * GIGA,
-            network_bytes_per_second=25 * GIGA,
-        ),
-        Device(
-            name="A100-80GB",
-            memory_bytes=int(79.1 * GIB),
-            bf16_flops=312 * TERA,
-            fp32_flops=19.5 * TERA,
-            node_bytes_per_second=300 * GIGA,
-            network_bytes_per_second=25 * GIGA,
-        ),
-        Device(
-            name="H100-80GB",
-            memory_bytes=int(79.1 * GIB),
-            bf16_flops=989 * TERA,
-            fp32_flops=67 * TERA,
-            node_bytes_per_second=450 * GIGA,
-            network_bytes_per_second=50 * GIGA,
-        ),
-        Device(
-            name="H200-141GB",
-            memory_bytes=int(139.8 * GIB),
-            bf16_flops=989 * TERA,
-            fp32_flops=67 * TERA,
-            node_bytes_per_second=450 * GIGA,
-            network_bytes_per_second=50 * GIGA,
-        ),
-        Device(
-            name="B200",
-            memory_bytes=178 * GIB,
-            bf16_flops=2250 * TERA,
-            fp32_flops=75 * TERA,
-            node_bytes_per_second=900 * GIGA,
-            network_bytes_per_second=50 * GIGA,
-        ),
-    )
-}
+def read_device(text: str, where: str) -> Device:
+    """Read the data file of a device.
+
+    Raises:
+        SpecError: It is no TOML, or a key is missing, unknown or no number above 0.
+    """
+    try:
+        raw = tomllib.loads(text)
+        rates, links = dict(raw["teraflops"]), raw["gigabytes_per_second"]
+        constants, calibrated = (dict(raw.get(name, {})) for name in ("constants", "calibrated"))
+        _check_numbers([rates, links, constants, calibrated], {*constants, *calibrated})
+        return Device(
+            name=str(raw["name"]),
+            memory_bytes=int(raw["memory_gib"] * GIB),
+            teraflops={name: float(rates[name]) for name in ("bfloat16", "float32")}
+            | {str(name): float(rate) for name, rate in rates.items()},
+            memory_bytes_per_second=links["memory"] * GIGA,
+            node_bytes_per_second=links["node"] * GIGA,
+            network_bytes_per_second=links["network"] * GIGA,
+            fused_norm=bool(raw.get("fused_norm", True)),
+            overhead_bytes=int(raw.get("overhead_mib", 2048) * 2**20),
+            devices_per_node=int(raw.get("devices_per_node", 8)),
+            watts=float(raw.get("watts", 0.0)),
+            price_per_hour=float(raw.get("price_per_hour", 0.0)),
+            error_percent=raw.get("error_percent"),
+            constants=Constants().changed(constants),
+            calibrated=Constants().changed(calibrated) if calibrated else None,
+        )
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+        raise SpecError(
+            f"cannot read the device: {error!r}" if isinstance(error, KeyError) else str(error),
+            where=where,
+            hint="it needs name, memory_gib, [teraflops] with bfloat16 and float32, and "
+            "[gigabytes_per_second] with memory, node and network; see docs/rooms/plan.md",
+        ) from error
+
+
+def _check_numbers(tables: list[dict[str, float]], names: set[str]) -> None:
+    if unknown := names - set(NAMES):
+        raise ValueError(f"unknown constant `{min(unknown)}`")
+    if min(float(number) for table in tables for number in table.values()) <= 0:
+        raise ValueError("rates, links and constants must be above 0")
+
+
+def hardware_folder() -> Path:
+    """Return where the data files of the package lie."""
+    return Path(str(resources.files("cnai.plan"))) / "hardware"
+
+
+def _known() -> Iterator[Device]:
+    """Yield the devices of the package, then those of the user, which replace them."""
+    own = os.environ.get(FOLDER)
+    folders = [hardware_folder(), *([Path(own)] if own else [])]
+    for path in (path for folder in folders for path in sorted(folder.glob("*.toml"))):
+        yield read_device(path.read_text(encoding="utf-8"), str(path))
+
+
+DEVICES: dict[str, Device] = {device.name: device for device in _known()}
 
 
 def device_named(name: str) -> Device:
@@ -154,61 +178,3 @@ def device_memory_bytes(name: str) -> int:
             hint="set it, for instance `resources.device_memory: 64 GiB`",
         )
     return device.memory_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machines:
-    """A fleet as the estimates see it, where the weakest part sets the pace.
-
-    Attributes:
-        device: The slowest kind in the fleet.
-        per_node: Devices on the smallest node.
-        cpus_per_node: CPU cores on the smallest node.
-    """
-
-    fleet: Fleet
-    device: Device
-    per_node: int
-    cpus_per_node: int
-
-    @classmethod
-    def of(cls, fleet: Fleet) -> Machines:
-        """Look up the fleet's devices.
-
-        Raises:
-            SpecError: A node's device is unknown, or there is no node.
-        """
-        if not fleet.nodes:
-            raise SpecError(
-                "the fleet has no machine",
-                where="resources.nodes",
-                hint="set `resources.nodes: 1` or more",
-            )
-        devices = [device_named(node.device_kind) for node in fleet.nodes]
-        return cls(
-            fleet=fleet,
-            device=min(devices, key=lambda device: device.bf16_flops),
-            per_node=max(1, min(node.devices for node in fleet.nodes)),
-            cpus_per_node=max(1, min(node.cpus for node in fleet.nodes)),
-        )
-
-    def rank_flops(self, precision: str, ranks: int) -> float:
-        """Peak rate of one rank; the cores of a CPU machine are shared by the ranks on it."""
-        peak = self.device.flops(precision)
-        if self.device.name != "cpu":
-            return peak
-        ranks_on_node = -(-ranks // len(self.fleet.nodes))
-        return peak * self.cpus_per_node / ranks_on_node
-
-    def usable_bytes(self, ranks: int) -> int:
-        """Memory that a plan may fill; the rest is lost to gaps between the allocator's blocks."""
-        return int(self.fleet.rank_memory_bytes(ranks) * USABLE)
-
-    def link(self, span: int) -> float:
-        """Bytes a second between members of a group that covers `span` consecutive ranks."""
-        if span <= self.per_node:
-            return self.device.node_bytes_per_second
-        return self.device.network_bytes_per_second
-
-
-USABLE = 0.95

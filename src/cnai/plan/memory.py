@@ -94,13 +94,19 @@ def stage_memory(request: PlanRequest, trial: Trial, stage: int, device: Device)
     if trial.expert_shards(shape.width) == 1:
         trained -= min(spread, trained)
     whole = _gathered_gradients(trial, trained, min(gathered, trained))
+    software = request.software
+    weights = _weight_bytes(request, kept, gathered, full=full)
+    optimizer = _optimizer_bytes(request, trial, stage, changed)
+    if software.shards_optimizer and not full:
+        copies = trial.layout.copies
+        weights = request.element_bytes * kept + -(-FLOAT * kept // copies)
+        optimizer = -(-optimizer // copies)
     return Memory(
-        weight_bytes=_weight_bytes(request, kept, gathered, full=full)
-        + _expert_copies(request, trial, stage),
-        gradient_bytes=FLOAT * (changed + whole),
-        optimizer_bytes=_optimizer_bytes(request, trial, stage, changed),
+        weight_bytes=weights + _expert_copies(request, trial, stage),
+        gradient_bytes=software.kept_gradient_bytes * changed + FLOAT * whole,
+        optimizer_bytes=optimizer,
         activation_bytes=activation_bytes(request, trial, stage, device),
-        overhead_bytes=device.overhead_bytes,
+        overhead_bytes=device.overhead_bytes + int(software.overhead_gib * 2**30),
     )
 
 

@@ -9,13 +9,14 @@ from math import lcm
 from cnai.core.errors import PlanError
 from cnai.core.estimate import StepEstimate
 from cnai.core.fleet import Fleet
-from cnai.core.layout import Layout, ParallelPlan, Sharding, Stage
+from cnai.core.layout import Layout, Memory, ParallelPlan, Sharding, Stage
 from cnai.core.units import format_bytes
 from cnai.plan.balance import Cuts, balance
 from cnai.plan.cost import estimate_step, layer_costs
-from cnai.plan.devices import Machines
+from cnai.plan.machines import Machines
 from cnai.plan.memory import stage_memory, stage_parameters
 from cnai.plan.module_memory import module_cuts, module_memory, module_stage
+from cnai.plan.pipeline import in_flight
 from cnai.plan.reasons import explain, no_fit
 from cnai.plan.request import PlanRequest, Trial
 from cnai.plan.rules import (
@@ -147,7 +148,7 @@ def _layouts(request: PlanRequest, machines: Machines, ranks: int) -> Iterator[L
 
 def _best(request: PlanRequest, machines: Machines, layout: Layout) -> Candidate:
     """Return the layout with its best microbatches; sharded only if nothing fits without."""
-    cuts, costs = _cut(request, layout)
+    cuts = _cut(request, layout)
     candidate = None
     for sharding in _shardings(request, layout):
         share = request.batch // layout.data
@@ -166,7 +167,7 @@ def _best(request: PlanRequest, machines: Machines, layout: Layout) -> Candidate
             )
             for count in counts
         )
-        found = min((_candidate(request, machines, trial, costs) for trial in trials), key=_order)
+        found = min((weigh_trial(request, machines, trial) for trial in trials), key=_order)
         if candidate is None or _order(found) < _order(candidate):
             candidate = found
         if candidate.rejected is None:
@@ -182,43 +183,27 @@ def _shardings(request: PlanRequest, layout: Layout) -> tuple[Sharding, ...]:
     return (Sharding.NONE, Sharding.FULL) if layout.copies > 1 else (Sharding.NONE,)
 
 
-def _cut(request: PlanRequest, layout: Layout) -> tuple[Cuts, tuple[float, ...]]:
-    """Return the stages' layers and their cost, balanced."""
+def _cut(request: PlanRequest, layout: Layout) -> Cuts:
+    """Return the stages' layers, balanced."""
+    stages = layout.pipeline * request.virtual_of(layout)
     if request.shape is None:
-        if request.module is None:
-            return ((0, 0),), (0.0,)
-        cuts = module_cuts(request.module, layout.pipeline * request.virtual_of(layout))
-        return cuts, (0.0,) * len(cuts)
+        return module_cuts(request.module, stages) if request.module else ((0, 0),)
     costs = layer_costs(request.shape, request.sequence, layout.model, layout.split_layer)
-    cuts = balance(costs, layout.pipeline * request.virtual_of(layout))
-    return cuts, tuple(sum(costs[first:end]) for first, end in cuts)
+    return balance(costs, stages)
 
 
-def _candidate(
-    request: PlanRequest, machines: Machines, trial: Trial, costs: tuple[float, ...]
-) -> Candidate:
+def weigh_trial(request: PlanRequest, machines: Machines, trial: Trial) -> Candidate:
+    """Return one way to build the model with its memory and time."""
     shape = request.shape
-    stages = tuple(
-        Stage(
-            index=index,
-            first_layer=first,
-            end_layer=end,
-            parameters=_parameters(request, trial, index),
-            memory=module_memory(request, request.module, trial, index, machines.device)
-            if request.module
-            else stage_memory(request, trial, index, machines.device),
-        )
-        for index, (first, end) in enumerate(trial.cuts)
-    )
     plan = ParallelPlan(
         layout=trial.layout,
-        stages=stages,
+        stages=_stages(request, machines, trial),
         microbatches=trial.microbatches,
         microbatch_rows=trial.rows,
         schedule=trial.schedule,
         sharding=trial.sharding,
         shard_group=trial.shard_group,
-        estimate=estimate_step(request, shape, trial, machines, costs) if shape else None,
+        estimate=estimate_step(request, shape, trial, machines) if shape else None,
     )
     usable = machines.usable_bytes(trial.layout.ranks)
     needed = plan.peak.memory.total_bytes
@@ -226,6 +211,30 @@ def _candidate(
     if needed > usable:
         rejected = f"needs {format_bytes(needed)} a rank, has {format_bytes(usable)}"
     return Candidate(plan=plan, usable_bytes=usable, rejected=rejected)
+
+
+def _stages(request: PlanRequest, machines: Machines, trial: Trial) -> tuple[Stage, ...]:
+    """Return the stages of a trial with their memory, each kind of stage weighed once."""
+    known: dict[object, tuple[int, Memory]] = {}
+    stages = []
+    for index, (first, end) in enumerate(trial.cuts):
+        kind: object = index
+        if request.shape is not None:
+            kind = (*trial.kind(request.shape, index), in_flight(trial, index))
+        if kind not in known:
+            memory = (
+                module_memory(request, request.module, trial, index, machines.device)
+                if request.module
+                else stage_memory(request, trial, index, machines.device)
+            )
+            known[kind] = _parameters(request, trial, index), memory
+        parameters, memory = known[kind]
+        stages.append(
+            Stage(
+                index=index, first_layer=first, end_layer=end, parameters=parameters, memory=memory
+            )
+        )
+    return tuple(stages)
 
 
 def with_cuts(
@@ -241,7 +250,6 @@ def with_cuts(
     layout, shape = plan.layout, request.shape
     if shape is None:
         return None
-    costs = layer_costs(shape, request.sequence, layout.model, layout.split_layer)
     trial = Trial(
         layout=layout,
         cuts=cuts,
@@ -251,8 +259,7 @@ def with_cuts(
         sharding=plan.sharding,
         shard_group=plan.shard_group,
     )
-    stage_costs = tuple(sum(costs[first:end]) for first, end in cuts)
-    found = _candidate(request, Machines.of(fleet), trial, stage_costs)
+    found = weigh_trial(request, Machines.of(fleet), trial)
     return replace(found.plan, reasons=plan.reasons) if found.rejected is None else None
 
 

@@ -12,7 +12,7 @@ from cnai.core.fleet import Fleet
 from cnai.core.layout import ParallelPlan, Peak, Sharding
 from cnai.core.recompute import Recompute
 from cnai.core.units import format_bytes, format_seconds
-from cnai.plan.devices import Machines
+from cnai.plan.machines import Machines
 from cnai.plan.request import PlanRequest
 
 
@@ -58,6 +58,21 @@ def explain(
         *_choice(request, fitting),
         *_memory(fitting[0], rejected),
         *_warnings(request, machines, fitting[0].plan),
+        *_doubt(machines, fitting[0]),
+    )
+
+
+def _doubt(machines: Machines, best: Weighed) -> Iterator[str]:
+    """Say how far the time may be off."""
+    if best.estimate is None:
+        return
+    device = machines.device
+    if device.error_percent is None:
+        yield f"the time is a guess: no published step on {device.name} was at hand to check it"
+        return
+    yield (
+        f"on published steps of other programs on {device.name} the time was off by "
+        f"{device.error_percent:g} % on average"
     )
 
 

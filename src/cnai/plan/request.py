@@ -9,6 +9,7 @@ from cnai.core.layout import Layout, Sharding
 from cnai.core.module import ModuleFacts
 from cnai.core.schedules import schedule_named
 from cnai.core.shape import DecoderShape
+from cnai.plan.software import CNAI, Software
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class PlanRequest:
         expert: Ranks of the data and context axes over which experts are spread; taken as asked.
         recompute: `none`, `selective` or `full`, a value of `core.recompute`.
         adapters: What is trained beside frozen weights; None = the weights themselves are.
+        software: The program that will train; its own runtime unless said otherwise.
         ranks: Ranks in all; None = the product of the sizes, or what the fleet has.
     """
 
@@ -55,6 +57,7 @@ class PlanRequest:
     adapters: Adapters | None = None
     ranks: int | None = None
     module: ModuleFacts | None = None
+    software: Software = CNAI
 
     @property
     def asked(self) -> Layout:
@@ -77,7 +80,7 @@ class PlanRequest:
     @property
     def element_bytes(self) -> int:
         """Bytes of a number in the matrix products."""
-        return 2 if self.precision == "bfloat16" else 4
+        return 4 if self.precision == "float32" else 2
 
     def virtual_of(self, layout: Layout) -> int:
         """Return the stages of each rank; without a pipeline there is one."""
@@ -140,6 +143,19 @@ class Trial:
         """Layers of a stage whose weights are split over the model axis."""
         first, end = self.cuts[stage]
         return max(0, end - max(first, self.layout.split_layer)) if self.layout.model > 1 else 0
+
+    def kind(self, shape: DecoderShape, stage: int) -> tuple[int | bool, ...]:
+        """Return what tells stages apart; those of one kind need the same time and weights."""
+        first, end = self.cuts[stage]
+        sparse = sum(map(shape.is_sparse, range(first, end))) if shape.experts else 0
+        return (
+            end - first,
+            self.split_layers(stage),
+            first % 2,
+            sparse,
+            not stage,
+            stage == self.last,
+        )
 
     def layers(self, stage: int) -> int:
         """Layers of a stage."""
