@@ -87,8 +87,8 @@ def rank(context: Any) -> int:
     from cnai.models import initial_weights
     from cnai.train.build import build_decoder
     from cnai.train.checkpoint import Checkpoints
-    from cnai.train.loop import Trainer, TrainJob
     from cnai.train.ranks import joined
+    from cnai.train.trainer import Trainer, TrainJob
 
     asked = context.payload
     plan = convert(ParallelPlan, asked["plan"], where="payload")
@@ -111,14 +111,14 @@ def rank(context: Any) -> int:
         with checkpoints:
             for _ in range(asked["saves"] + 1):
                 for _ in range(2):
-                    trainer.step(step, rows, stop=False)
+                    trainer.step(step, rows)
                     step += 1
                 start = time.perf_counter()
                 checkpoints.save(step, trainer.state(), events.append, last=False)
                 blocked.append(time.perf_counter() - start)
                 # Steps go on until the checkpoint has its name, as in a run that saves rarely.
                 while ranks.total([float(not checkpoints.idle)])[0] > 0:
-                    trainer.step(step, rows, stop=False)
+                    trainer.step(step, rows)
                     step += 1
     if context.rank == 0:
         saved = [event for event in events if isinstance(event, CheckpointSaved)]

@@ -93,9 +93,9 @@ def rank(context: Any) -> int:
     """Be one rank: count the second step."""
     from cnai.models import initial_weights
     from cnai.train.build import build_decoder
-    from cnai.train.loop import Trainer, TrainJob
     from cnai.train.ranks import joined
     from cnai.train.traffic import Traffic
+    from cnai.train.trainer import Trainer, TrainJob
 
     asked = context.payload
     plan, shape = convert(ParallelPlan, asked["plan"], where="payload"), shape_of(asked)
@@ -108,9 +108,9 @@ def rank(context: Any) -> int:
         )  # fmt: skip
         parts = build_decoder(shape, plan, ranks, initial_weights(shape, 0), job.settings)
         trainer, rows = Trainer(job, ranks, parts), Rows()
-        trainer.step(0, rows, stop=False)
+        trainer.step(0, rows)
         with Traffic(ranks) as traffic:
-            trainer.step(1, rows, stop=False)
+            trainer.step(1, rows)
         file = Path(asked["folder"]) / f"rank-{context.rank}.json"
         file.write_text(json.dumps([traffic.sent_bytes, traffic.messages]))
     return 0

@@ -35,8 +35,8 @@ from cnai.core.spec.sections import Train
 from cnai.models import Decoder, fill, initial_weights
 from cnai.plan import DEVICES
 from cnai.train.build import build_decoder
-from cnai.train.loop import Trainer, TrainJob
 from cnai.train.ranks import joined
+from cnai.train.trainer import Trainer, TrainJob
 
 BILLION = DecoderShape(
     layers=20, width=2048, heads=16, kv_heads=8, ffn_width=5632, vocab=32000, sequence=2048,
@@ -81,7 +81,7 @@ def ours(shape: DecoderShape, rows: Rows, settings: Train, ranks: Any, plan: Any
     )  # fmt: skip
     parts = build_decoder(shape, plan, ranks, initial_weights(shape, 0), settings)
     trainer = Trainer(job, ranks, parts)
-    return lambda number: trainer.step(number, rows, stop=False)[0].loss
+    return lambda number: trainer.step(number, rows)[0].loss
 
 
 def by_hand(shape: DecoderShape, rows: Rows, settings: Train, device: torch.device) -> OneStep:

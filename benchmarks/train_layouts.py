@@ -137,8 +137,8 @@ def ours(context: Any) -> int:
     """Be one rank of our runtime."""
     from cnai.models import initial_weights
     from cnai.train.build import build_decoder
-    from cnai.train.loop import Trainer, TrainJob
     from cnai.train.ranks import joined
+    from cnai.train.trainer import Trainer, TrainJob
 
     asked = context.payload
     plan = convert(ParallelPlan, asked["plan"], where="payload")
@@ -153,7 +153,7 @@ def ours(context: Any) -> int:
         parts = build_decoder(shape, plan, ranks, initial_weights(shape, 0), Train())
         trainer = Trainer(job, ranks, parts)
         rows = Rows(shape)
-        report(context, lambda step: trainer.step(step, rows, stop=False)[0].loss)
+        report(context, lambda step: trainer.step(step, rows)[0].loss)
     return 0
 
 

@@ -95,7 +95,7 @@ def _settings() -> Train:
 
 def _ours(plan: ParallelPlan, ranks: Any, shape: Any, weights: Any) -> LoopStep:
     from cnai.train.build import build_decoder
-    from cnai.train.loop import Trainer, TrainJob
+    from cnai.train.trainer import Trainer, TrainJob
 
     job = TrainJob(
         plan=plan, settings=_settings(), steps=10**9, attempt=0, resume_step=0,
@@ -103,7 +103,7 @@ def _ours(plan: ParallelPlan, ranks: Any, shape: Any, weights: Any) -> LoopStep:
     )  # fmt: skip
     trainer = Trainer(job, ranks, build_decoder(shape, plan, ranks, weights, _settings()))
     rows = Rows(shape)
-    return lambda number: trainer.step(number, rows, stop=False)[0].loss
+    return lambda number: trainer.step(number, rows)[0].loss
 
 
 def _by_hand(peer: str, plan: ParallelPlan, ranks: Any, shape: Any, weights: Any) -> LoopStep:

@@ -25,6 +25,7 @@ from cnai.flows.plan import plan_run
 from cnai.flows.train import TrainResult, train_run
 
 MEMORY_CGROUP = Path("/sys/fs/cgroup/memory")
+SLOW_SECONDS = 0.15
 LIMIT_BYTES = 400 * 2**20
 
 
@@ -89,8 +90,8 @@ def arrange(kind: str, step: int) -> None:
     from torch.distributed.checkpoint import FileSystemReader
 
     from cnai.data import DatasetReader
-    from cnai.train.loop import Trainer
     from cnai.train.ranks import Ranks
+    from cnai.train.trainer import Trainer
 
     places = {
         "data": (DatasetReader, "rows"),
@@ -104,11 +105,17 @@ def arrange(kind: str, step: int) -> None:
     count = iter(range(10**9))
 
     def replacement(*words: Any, **more: Any) -> Any:
+        if kind == "slow":  # every step, so that somebody has time to look on
+            time.sleep(SLOW_SECONDS)
+            return original(*words, **more)
         if next(count) != step:
             return original(*words, **more)
         if kind == "shape":
             own, values = words
             return original(own, [*values, 0.0])
+        if kind == "nan":
+            trainer, (_, *rest), *others = words
+            return original(trainer, [float("nan"), *rest], *others)
         BREAKS[kind]()
         return original(*words, **more)
 

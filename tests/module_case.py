@@ -75,10 +75,11 @@ def train_rank(context: Any) -> int:
     from cnai.models import ROW_LOSSES
     from cnai.models.user_module import module_and_table
     from cnai.train.checkpoint import Checkpoints
-    from cnai.train.loop import Trainer, TrainJob, train
+    from cnai.train.loop import train
     from cnai.train.module_task import ModuleTask
     from cnai.train.modules import build_module, summed_parameters
     from cnai.train.ranks import joined
+    from cnai.train.trainer import Trainer, TrainJob
     from user_modules import MODULES
 
     asked = context.payload

@@ -335,9 +335,10 @@ def train_rank(context: Any) -> int:
     from cnai.models import AdaptedWeights, HuggingFaceWeights, Weights, initial_weights
     from cnai.train.build import build_decoder
     from cnai.train.checkpoint import Checkpoints
-    from cnai.train.loop import Trainer, TrainJob, train
+    from cnai.train.loop import train
     from cnai.train.probe_record import careful_sink
     from cnai.train.ranks import joined
+    from cnai.train.trainer import Trainer, TrainJob
 
     asked = context.payload
     plan = convert(ParallelPlan, asked["plan"], where="payload")

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnai.core.events import KINDS, Event, RunEnded, event_line, parse_event
+from cnai.core.event_lines import event_line, parse_event
+from cnai.core.events import KINDS, Event, RunEnded
 from drawn import drawn
 
 END = RunEnded(time_unix=1.5, outcome="done", step=3, seconds=2.0)

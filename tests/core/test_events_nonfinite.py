@@ -1,6 +1,7 @@
 import math
 
-from cnai.core.events import StepDone, event_line, parse_event
+from cnai.core.event_lines import event_line, parse_event
+from cnai.core.events import StepDone
 
 
 def test_a_loss_that_is_no_number_survives_the_file():

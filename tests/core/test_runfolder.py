@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cnai.core.errors import DataError, RunError
-from cnai.core.events import CheckpointSaved, RunEnded, event_line
+from cnai.core.event_lines import event_line
+from cnai.core.events import CheckpointSaved, RunEnded
 from cnai.core.runfolder import EventFollower, EventWriter, RunFolder, read_events
 from full_disk import tiny_disk
 

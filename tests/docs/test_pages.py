@@ -128,8 +128,8 @@ def test_the_step_names_many_functions():
 
 
 def test_a_function_that_is_gone_would_be_found():
-    assert "Trainer.step" in functions_and_classes(SOURCE / "train" / "loop.py")
-    assert "Trainer.stop" not in functions_and_classes(SOURCE / "train" / "loop.py")
+    assert "Trainer.step" in functions_and_classes(SOURCE / "train" / "trainer.py")
+    assert "Trainer.stop" not in functions_and_classes(SOURCE / "train" / "trainer.py")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=label)

@@ -1,4 +1,4 @@
-from cnai.core.events import event_line
+from cnai.core.event_lines import event_line
 from cnai.core.runfolder import RunFolder
 from cnai.monitor import RunFollower, RunState, follow
 from monitor_case import FakeClock, ended, started, step

@@ -30,7 +30,7 @@ VERBS = {
     "logs": "Print the last lines of the logs of a run, with the rank before each.",
     "scale": "Change the layout of a run: at its next step if it is alive, else at its next start.",
     "stop": "Ask a run to finish its step, save a checkpoint and end.",
-    "runs": "List the runs; show, compare, export, import, remove them.",
+    "runs": "List the runs; show, compare, export, import, remove them; take reactions back.",
     "data": "Pack text into tokens in a store, list and verify what is there.",
     "monitor": "Show a run in the browser and serve /metrics, until Ctrl-C.",
     "dashboards": "Rules and dashboards for Prometheus, Grafana and clusters.",

@@ -1,17 +1,8 @@
-"""What happened in a run, as frozen records; one JSON line each.
-
-A line is `{"kind": "StepDone", "v": 1, "time_unix": ..., <fields of the record>}`. A reader skips
-kinds that it does not know, so that an older panel can watch a newer run.
-"""
+"""What happened in a run, as frozen records; `cnai.core.event_lines` has them as lines of text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-from cnai.core.errors import DataError
-from cnai.core.records import convert, decode, encode, to_dict
-
-VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +249,47 @@ class Decided(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepSkipped(Event):
+    """A step whose loss or gradient was not finite was passed over; the weights stayed.
+
+    Attributes:
+        step: Its number, counted from 1 as in StepDone.
+        message: What was not finite.
+    """
+
+    rank: int
+    attempt: int
+    step: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reacted(Event):
+    """What was done by itself about a finding, as `monitor.reactions` asks, or taken back again.
+
+    Attributes:
+        number: Counts the reactions of the run from 1.
+        action: `checkpoint`, `lower_rate`, `roll_back`, `stop`, or `undo`.
+        detector: Whose finding; of `undo`, that of the reaction which is taken back.
+        step: Steps done when it was decided.
+        from_step: Steps done from which it holds.
+        rate_factor: What the learning rate is multiplied with from there on.
+        data_steps: Steps of data that are passed over from there on.
+        undoes: Number of the reaction that is taken back.
+    """
+
+    number: int
+    action: str
+    detector: str
+    step: int
+    from_step: int
+    reason: str
+    rate_factor: float = 1.0
+    data_steps: int = 0
+    undoes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutChanged(Event):
     """The next attempt lies over its ranks in another way than the one before.
 
@@ -351,34 +383,7 @@ KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
         AttemptStarted, RankReady, StepDone, RankMeasured, EvaluationDone, CheckpointSaved,
-        CheckpointRejected, RankFailed, RankLost, RankStood, Decided, LayoutChanged, Rebalanced,
-        Finding, RunEnded,
+        CheckpointRejected, RankFailed, RankLost, RankStood, Decided, StepSkipped, Reacted,
+        LayoutChanged, Rebalanced, Finding, RunEnded,
     )
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Header:
-    kind: str
-    v: int
-
-
-def event_line(event: Event) -> bytes:
-    """Return the event as one JSON line, newline included."""
-    return encode({"kind": type(event).__name__, "v": VERSION, **to_dict(event)}) + b"\n"
-
-
-def parse_event(line: bytes, *, where: str) -> Event | None:
-    """Read one line; None when it is torn, damaged, or of a kind that this version does not know.
-
-    Args:
-        line: One line of an event file.
-        where: The file.
-    """
-    try:
-        plain = decode(dict, line, where=where)
-        header = convert(_Header, plain, where=where)
-        kind = KINDS.get(header.kind)
-        return convert(kind, plain, where=where) if kind and header.v <= VERSION else None
-    except DataError:
-        return None

@@ -32,7 +32,8 @@ from types import TracebackType
 from typing import Self
 
 from cnai.core.errors import DataError, RunError
-from cnai.core.events import Event, event_line, parse_event
+from cnai.core.event_lines import event_line, parse_event
+from cnai.core.events import Event
 from cnai.core.files import saving
 
 ATTEMPT_MARK = "=== attempt "

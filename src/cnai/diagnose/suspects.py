@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from cnai.core.events import RunEnded, parse_event
+from cnai.core.event_lines import parse_event
+from cnai.core.events import RunEnded
 from cnai.core.runfolder import RunFolder
 from cnai.diagnose.diagnosis import LogLine
 from cnai.diagnose.novelty import Healthy

@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from cnai.compress.formats.crc32c import crc32c, masked
 from cnai.core.errors import DataError, RunError, SpecError
-from cnai.core.events import Finding
+from cnai.core.events import Finding, Reacted
 from cnai.core.files import saving, write_atomically
 from cnai.core.runfolder import RunFolder, read_events
 from cnai.core.runs import RunState, run_state
@@ -41,10 +41,11 @@ class SeriesRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """A run, its findings, and what is recorded of it."""
+    """A run, its findings, what it did about them by itself, and what is recorded of it."""
 
     state: RunState
     findings: tuple[Finding, ...]
+    reactions: tuple[Reacted, ...]
     series: tuple[SeriesRow, ...]
 
 
@@ -56,9 +57,11 @@ def show_run(folder: Path, *, layers: bool = False) -> RunPage:
     """
     run = RunFolder.existing(folder)
     table = table_of(run, layers=layers)
-    findings = tuple(one for one in read_events(run) if isinstance(one, Finding))
+    events = read_events(run)
+    findings = tuple(one for one in events if isinstance(one, Finding))
+    reactions = tuple(one for one in events if isinstance(one, Reacted))
     rows = tuple(_row(name, values) for name, values in table.columns.items())
-    return RunPage(state=run_state(run), findings=findings, series=rows)
+    return RunPage(state=run_state(run), findings=findings, reactions=reactions, series=rows)
 
 
 def compare_runs(

@@ -15,6 +15,7 @@ from functools import partial
 from cnai.cluster.kernel import KernelNews
 from cnai.cluster.ranks import Order, RankEnded
 from cnai.core.balance import Move
+from cnai.core.course import course_of
 from cnai.core.dataset import Dataset
 from cnai.core.errors import ClusterError, CnaiError, Interrupted
 from cnai.core.events import (
@@ -38,6 +39,7 @@ from cnai.flows.doors import Doors
 from cnai.flows.hanging import HangWatch
 from cnai.flows.layouts import Change, Layouts
 from cnai.flows.listener import Listener
+from cnai.flows.reactions import Reactions
 from cnai.flows.recovery import Recovery, last_step
 from cnai.flows.shape import steps_of
 from cnai.flows.stopping import StopWish
@@ -79,9 +81,11 @@ class Supervisor:
         stall_seconds = spec.monitor.stall_seconds
         self._hangs = HangWatch(self._watcher, agent, listener, again_seconds=stall_seconds)
         self._kernel = KernelNews()
+        self._reactions = Reactions(spec, run, doors.gang, agent, listener)
         self._recovery = Recovery(spec, run, self._layouts, agent, listener, self._kernel)
         self._start_seconds = time.monotonic()
         self._change: Change | None = None
+        self._newest_step = 0
         self._follower = RunFollower(run)
         others = [kind for name, kind in DETECTORS.items() if name != Stalled.name]
         self._watch_for = Watch.of([*others, partial(Stalled, stall_seconds)])
@@ -107,8 +111,9 @@ class Supervisor:
                 raise self._stopped()
             if lost:
                 self._after_loss(lost, done)
-            elif self._change is None and self._resume_step() < self._steps:
+            elif self._goes_on_as_it_is and self._resume_step() < self._steps:
                 raise self._stopped()  # somebody asked a rank itself
+            self._react()
             self._attempt += 1
         self._record_end("done", self._steps)
         self._observe()
@@ -118,6 +123,21 @@ class Supervisor:
     def seconds(self) -> float:
         """Time since this command began to train."""
         return time.monotonic() - self._start_seconds
+
+    @property
+    def _goes_on_as_it_is(self) -> bool:
+        """Tell whether nobody has asked the ranks to make room for something else."""
+        return self._change is None and self._reactions.due is None
+
+    def _react(self) -> None:
+        """Do what a finding asks for, now that the ranks have ended and steps are left."""
+        if self._resume_step() >= self._steps:
+            return
+        try:
+            self._reactions.settle()
+        except CnaiError as error:
+            self._record_end("stopped", last_step(read_events(self._run)) or 0, error.message)
+            raise
 
     def _resume_step(self) -> int:
         step, rejected = newest_whole(self._run)
@@ -194,6 +214,7 @@ class Supervisor:
             run=str(self._run.root.absolute()),
             resume_step=done,
             dataset=place_of(self._spec, self._run, manifest),
+            course=course_of(read_events(self._run)),
         )
         self._gang.start(
             Order(
@@ -251,7 +272,9 @@ class Supervisor:
         return [RankEnded(rank=hang.rank, code=-signal.SIGKILL)]
 
     def _wants_change(self) -> bool:
-        """Tell whether the ranks are to be ended because another layout is due."""
+        """Tell whether the ranks are to be ended for another layout, or for a reaction."""
+        if self._reactions.due is not None:
+            return True
         if self._change is None:
             self._change = self._layouts.change()
             if self._change is not None:
@@ -267,11 +290,13 @@ class Supervisor:
             self._tell(event)
             if isinstance(event, StepDone):
                 self._hangs.hear_step(event)
+                self._newest_step = event.step
             for finding in self._watch_for.update(event):
                 self._agent.write(finding)
                 if finding.detector == Stalled.name:
                     self._hangs.hear_stall(finding)
                 self._listener.warn(f"{finding.detector}: {finding.message}")
+                self._reactions.hear(finding, self._newest_step)
         self._listener.training(self._follower.progress())
 
     def _tell(self, event: Event) -> None:
@@ -308,6 +333,9 @@ class Supervisor:
     def _after_loss(self, lost: list[RankEnded], resumed_step: int) -> None:
         """Do about a loss what helps; raise when starting again would not."""
         stood = self._watcher.read(self._attempt, self._layouts.plan.layout.ranks)
+        self._observe()
+        if self._reactions.due is not None:
+            return  # which mends it
         if self._change is not None and not self._has_failed():
             return  # the ranks were ended on purpose
         try:

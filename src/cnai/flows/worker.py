@@ -16,7 +16,7 @@ from torch import nn
 
 from cnai.core.batches import BatchReader
 from cnai.core.errors import CnaiError
-from cnai.core.events import Event, RankFailed, RankReady, StepDone
+from cnai.core.events import Event, RankFailed, RankReady, StepDone, StepSkipped
 from cnai.core.layout import ParallelPlan
 from cnai.core.records import convert, decode
 from cnai.core.runfolder import RunFolder
@@ -36,13 +36,14 @@ from cnai.train.batch import batch_of
 from cnai.train.build import build_decoder
 from cnai.train.checkpoint import Checkpoints
 from cnai.train.forkserver import RankContext
-from cnai.train.loop import Trainer, TrainJob, train
+from cnai.train.loop import train
 from cnai.train.module_task import ModuleTask
 from cnai.train.modules import build_module, summed_parameters
 from cnai.train.probe_record import Sink, careful_sink
 from cnai.train.probe_trainer import ProbeSettings
 from cnai.train.ranks import Ranks, joined
 from cnai.train.standing import Page, PagedReader
+from cnai.train.trainer import Trainer, TrainJob
 
 
 def train_rank(context: RankContext) -> int:
@@ -81,7 +82,7 @@ def _noted(write: Callable[[Event], None], page: Page) -> Callable[[Event], None
 
     def record(event: Event) -> None:
         write(event)
-        if isinstance(event, StepDone):
+        if isinstance(event, StepDone | StepSkipped):
             page.enter("after", step=event.step)
 
     return record
@@ -99,16 +100,7 @@ def _train(
     plan_file = run.attempt_plan(context.attempt)
     plan = decode(ParallelPlan, plan_file.read_bytes(), where=str(plan_file))
     shape = shape_of(spec)
-    job = TrainJob(
-        plan=plan,
-        settings=spec.train,
-        steps=steps_of(spec),
-        attempt=context.attempt,
-        resume_step=order.resume_step,
-        checkpoint_every=spec.checkpoint.every_steps,
-        update_ratio_every=spec.monitor.update_ratio_every,
-        separator=order.dataset.separator,
-    )
+    job = _job(spec, plan, order, context.attempt)
     membership = joined(
         plan,
         context.rank,
@@ -146,6 +138,22 @@ def _train(
             base=base_of(spec, shape) if shape is not None else None,
         )
         train(job, trainer, reader, checkpoints, record)
+
+
+def _job(spec: RunSpec, plan: ParallelPlan, order: WorkerOrder, attempt: int) -> TrainJob:
+    """Say to the loop what spec, plan and order say."""
+    return TrainJob(
+        plan=plan,
+        settings=spec.train,
+        steps=steps_of(spec),
+        attempt=attempt,
+        resume_step=order.resume_step,
+        checkpoint_every=spec.checkpoint.every_steps,
+        update_ratio_every=spec.monitor.update_ratio_every,
+        separator=order.dataset.separator,
+        course=order.course,
+        skips_at_most=spec.monitor.reactions.skip_nonfinite,
+    )
 
 
 def _probe(spec: RunSpec, trainer: Trainer, run: RunFolder, record: Sink) -> None:

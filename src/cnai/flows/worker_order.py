@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from cnai.core.course import Course
 from cnai.flows.data import DatasetPlace
 
 
@@ -14,3 +15,4 @@ class WorkerOrder:
     run: str
     resume_step: int
     dataset: DatasetPlace
+    course: Course = field(default_factory=Course)

@@ -27,7 +27,9 @@ class _Runs(Topic):
         return super().parse_args(ctx, args)
 
 
-verb = _Runs("runs", help="List the runs; show, compare, export, import, remove them.")
+verb = _Runs(
+    "runs", help="List the runs; show, compare, export, import, remove them; take reactions back."
+)
 
 run_argument = click.argument("run", type=click.Path(path_type=Path))
 layers_flag = click.option("--layers", is_flag=True, help="Also the numbers of every layer.")
@@ -68,6 +70,8 @@ def show_verb(out: Output, run: Path, layers: bool) -> None:
             for one in page.findings
         ]
         out.table(["step", "detector", "finding", "follows from"], found)
+    for one in page.reactions:
+        out.note(f"reaction {one.number} after step {one.step}, {one.action}: {one.reason}")
     if page.series:
         numbers = [
             (one.name, *(_number(value) for value in (one.first, one.least, one.most, one.last)))
@@ -143,7 +147,20 @@ def rm_verb(out: Output, run: Path, yes: bool) -> None:
     out.note(f"removed `{run}`")
 
 
-for one in (list_verb, show_verb, compare_verb, export_verb, import_verb, rm_verb):
+@command("undo", examples=["ai-cli runs undo runs/run", "ai-cli runs undo runs/run --number 2"])
+@run_argument
+@click.option("--number", type=int, help="Reaction to take back; left out = the newest.")
+def undo_verb(out: Output, run: Path, number: int | None) -> None:
+    """Take back what a run did by itself about a finding; its next start goes on without it."""
+    from cnai.core.runfolder import RunFolder
+    from cnai.flows.reactions import undo
+
+    taken = undo(RunFolder.existing(run), number)
+    out.record(taken)
+    out.note(f"{taken.reason}; the newest checkpoint is that of step {taken.step}")
+
+
+for one in (list_verb, show_verb, compare_verb, export_verb, import_verb, undo_verb, rm_verb):
     verb.add_command(one)
 
 

@@ -1,7 +1,7 @@
 """The spec: what a user may ask for, with types, ranges, defaults and meanings in one place.
 
 Each key's docstring is what `ai-cli explain KEY` prints and what the generated reference shows.
-The sections `model`, `parallel` and `train.balance` are in files of their own.
+The sections `model`, `parallel`, `train.balance` and `monitor.reactions` are in files of their own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from cnai.core.adapters import Adapters
 from cnai.core.spec.balance_section import Balance
 from cnai.core.spec.model_section import Model
 from cnai.core.spec.parallel_section import Parallel
+from cnai.core.spec.reactions_section import Reactions
 from cnai.core.spec.section import FUNCTION, LARGEST_INT, Fraction, Positive, Section
 
 SPEC_VERSION = 1
@@ -199,6 +200,7 @@ class Monitor(Section):
     stall_seconds: Annotated[float, Field(gt=0)] = 60.0
     """Shortest time without a step after which the ranks are asked where they stand; it is never
     shorter than ten usual steps. A rank that hangs is named, and the ranks are started again."""
+    reactions: Reactions = Reactions()
 
 
 class Compress(Section):

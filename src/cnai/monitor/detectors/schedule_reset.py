@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import ClassVar
 
-from cnai.core.events import Event, Finding, StepDone
+from cnai.core.events import Event, Finding, Reacted, StepDone
 from cnai.monitor.detectors.speaker import Speaker
 
 TIMES = 1.5
@@ -24,6 +24,8 @@ class ScheduleReset(Speaker):
         self._peak = 0.0
 
     def _look(self, event: Event) -> Finding | None:
+        if isinstance(event, Reacted):  # which changes the rate on purpose
+            self._rates.clear()
         if not isinstance(event, StepDone):
             return None
         rate, before = event.learning_rate, self._rates.get(event.step - 1)
