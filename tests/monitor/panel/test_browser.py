@@ -3,11 +3,13 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from browser_case import FLAGS, chromium, open_page, until
 from cnai.core.events import Finding, Repair
 from cnai.core.runfolder import RunFolder
+from cnai.core.vectors import Columns, LayersMeasured, VectorWriter
 from cnai.flows.incident import incident_html
 from cnai.monitor import uplot
 from cnai.monitor.panel import serve_panel
@@ -98,7 +100,16 @@ def test_the_overview_shows_the_run_and_no_room_complains(page):
     assert fact(page, "Loss") == "4.2"
     assert fact(page, "Checkpoint") == "step 40"
     assert page.locator("#overview, .uplot").count() == 5
-    for room in ("ranks", "data", "checkpoints", "findings", "logs", "compare", "overview"):
+    for room in (
+        "ranks",
+        "layers",
+        "data",
+        "checkpoints",
+        "findings",
+        "logs",
+        "compare",
+        "overview",
+    ):
         page.click(f"#tab-{room}")
         page.wait_for_selector(f"#tab-{room}[aria-selected=true]")
         until(page, "!document.querySelector('#room .card > div:only-child')")
@@ -118,6 +129,30 @@ def test_steps_and_a_finding_appear_by_themselves(page, run):
     assert "median 4.7" in text
     assert "--set train.learning_rate=0.0001" in text
     shoot(page, "finding")
+    assert page.complaints == []
+
+
+def test_layers_are_drawn_by_depth_and_step(page, run):
+    names = ("embedding.weight", *[f"layers.{n}.w" for n in range(12)], "norm.weight")
+    columns = Columns(tuple((group, names) for group in ("gradient", "update", "weight")))
+    depth = np.arange(len(names))
+    writer = VectorWriter(run.layers_file)
+    for number in range(1, 81):
+        gradient = 10.0 ** (-depth / 6) * (1 + 0.5 * np.sin(number / 9 + depth))
+        values = np.concatenate((gradient, 1e-3 * gradient, np.ones(len(names))))
+        writer.write(
+            LayersMeasured(
+                time_unix=float(number), attempt=0, step=number, columns=columns,
+                values=values.astype(np.float32),
+            )
+        )  # fmt: skip
+    writer.close()
+    page.click("#tab-layers")
+    page.wait_for_selector("canvas.map")
+    assert page.locator("canvas.map").count() == 2
+    page.locator("canvas.map").first.hover()
+    assert "layer" in page.locator(".axis span").nth(1).inner_text()
+    shoot(page, "layers")
     assert page.complaints == []
 
 

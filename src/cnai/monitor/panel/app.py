@@ -31,7 +31,7 @@ from cnai.monitor.exporter import render_training
 from cnai.monitor.panel.access import Access, Guard
 from cnai.monitor.panel.incident import style_hash
 from cnai.monitor.panel.logfile import find_lines, log_names
-from cnai.monitor.panel.pictures import POINTS, at_step, curve, mark, news, waits, whole
+from cnai.monitor.panel.pictures import POINTS, at_step, curve, layers, mark, news, waits, whole
 from cnai.monitor.panel.record import RunRecord
 from cnai.monitor.panel.table import CURVES
 from cnai.monitor.uplot import chart_files, missing_charts
@@ -140,6 +140,11 @@ class _Panel:
         columns = min(500, max(8, _whole_number(request, "columns", 160)))
         return _json(await run_in_threadpool(waits, await self._record(request), columns))
 
+    async def layers(self, request: Request) -> Response:
+        """Answer with what was measured in all layers."""
+        columns = min(500, max(8, _whole_number(request, "columns", 160)))
+        return _json(await run_in_threadpool(layers, await self._record(request), columns))
+
     async def logs(self, request: Request) -> Response:
         """Answer with the last lines of logs that hold a text."""
         run = (await self._record(request)).run
@@ -242,6 +247,7 @@ def create_app(
         Route("/api/curve", panel.curve),
         Route("/api/step", panel.step),
         Route("/api/waits", panel.waits),
+        Route("/api/layers", panel.layers),
         Route("/api/logs", panel.logs),
         Route("/api/live", panel.live),
         Route("/incident", panel.incident),

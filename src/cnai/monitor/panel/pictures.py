@@ -108,6 +108,19 @@ def waits(record: RunRecord, columns: int) -> Plain:
         return {"steps": steps, "rows": record.grid.waits(columns), "last": record.table.last_step}
 
 
+def layers(record: RunRecord, columns: int) -> Plain:
+    """Return gradient norm and update over weight of each layer over the steps."""
+    with record.lock:
+        grid = record.layers
+        return {
+            "names": grid.names,
+            "steps": grid.stretch_steps(columns),
+            "last": record.table.last_step,
+            "norms": grid.norms(columns),
+            "ratios": grid.ratios(columns),
+        }
+
+
 def _present(record: RunRecord) -> Plain:
     """Return what is as of now and small."""
     progress = record.progress()

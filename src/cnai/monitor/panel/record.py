@@ -21,9 +21,10 @@ from cnai.core.events import (
     StepDone,
 )
 from cnai.core.runfolder import EventFollower, RunFolder
+from cnai.core.vectors import LayersMeasured, VectorFollower
 from cnai.monitor.fold import ProgressFold
 from cnai.monitor.goodput import GoodputFold
-from cnai.monitor.panel.grid import RankGrid
+from cnai.monitor.panel.grid import LayerGrid, RankGrid
 from cnai.monitor.panel.table import StepTable
 from cnai.monitor.progress import RunProgress
 
@@ -51,6 +52,7 @@ class RunRecord:
         self.lock = threading.RLock()
         self.table = StepTable()
         self.grid = RankGrid()
+        self.layers = LayerGrid()
         self.findings: deque[Finding] = deque(maxlen=_MOST)
         self.checkpoints: deque[CheckpointSaved] = deque(maxlen=_MOST)
         self.evaluations: deque[EvaluationDone] = deque(maxlen=_MOST)
@@ -60,9 +62,11 @@ class RunRecord:
         self.loaded = False
         self._clock = clock or SystemClock()
         self._events = EventFollower(run)
+        self._vectors = VectorFollower(run.layers_file)
         self._fold = ProgressFold(run.name)
         self._goodput = GoodputFold()
         self._attempt: int | None = None
+        self._layers_attempt = -1
         self._read_at = 0.0
 
     def refresh(self) -> None:
@@ -74,6 +78,8 @@ class RunRecord:
             self._read_at = now
             for event in self._events.read():
                 self._add(event)
+            for layers in self._vectors.read():
+                self._add_layers(layers)
             self.loaded = True
 
     def progress(self) -> RunProgress:
@@ -110,6 +116,15 @@ class RunRecord:
             self.table.append(event, self._goodput.goodput())
         else:
             self.table.add_rank(event)
+
+    def _add_layers(self, record: LayersMeasured) -> None:
+        """Take what the newest attempt measured; what it repeats takes the place of the older."""
+        if record.attempt < self._layers_attempt:
+            return
+        if record.attempt > self._layers_attempt:
+            self.layers.forget_after(record.step - 1)
+            self._layers_attempt = record.attempt
+        self.layers.add(record)
 
     def _begin(self, event: AttemptStarted) -> None:
         if self._attempt is not None and event.attempt <= self._attempt:

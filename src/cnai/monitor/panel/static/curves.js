@@ -126,23 +126,26 @@ function joined(series) {
   })];
 }
 
-// Ranks by steps, the longer the wait the stronger the colour.
-export function heat(rows) {
+// Rows by steps, the larger the value the stronger the colour; `log` for values of many sizes.
+export function heat(rows, { shade = "data_wait", log = false } = {}) {
   const columns = rows[0]?.length ?? 0;
   const canvas = el("canvas", { className: "map", width: Math.max(1, columns), height: Math.max(1, rows.length),
     style: { height: `${Math.min(520, Math.max(60, rows.length * 9))}px` } });
-  const most = Math.max(1e-9, ...rows.flat().filter((value) => value !== null));
+  const known = rows.flat().filter((value) => value !== null && (!log || value > 0));
+  const most = known.reduce((a, b) => Math.max(a, b), log ? 0 : 1e-9);
+  const least = log ? known.reduce((a, b) => Math.min(a, b), most) : 0;
+  const strength = (value) => (log ? (value > 0 ? 0.08 + (0.92 * Math.log(value / least)) / (Math.log(most / least) || 1) : 0) : value / most);
   const ctx = canvas.getContext("2d");
   const paper = color("paper");
-  const wait = color("data_wait");
+  const ink = color(shade);
   rows.forEach((row, y) => row.forEach((value, x) => {
     if (value === null) return;
     ctx.globalAlpha = 1;
     ctx.fillStyle = paper;
     ctx.fillRect(x, y, 1, 1);
-    ctx.globalAlpha = value / most;
-    ctx.fillStyle = wait;
+    ctx.globalAlpha = strength(value);
+    ctx.fillStyle = ink;
     ctx.fillRect(x, y, 1, 1);
   }));
-  return { canvas, most };
+  return { canvas, most, least };
 }

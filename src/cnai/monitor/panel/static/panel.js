@@ -1,8 +1,8 @@
 // The page: one live stream, one room at a time, and a slider to look back.
 import { count, el, get, seconds, whole } from "./format.js";
-import { Checkpoints, Compare, Data, Findings, Logs, Overview, Ranks } from "./rooms.js";
+import { Checkpoints, Compare, Data, Findings, Layers, Logs, Overview, Ranks } from "./rooms.js";
 
-const ROOMS = { overview: ["Overview", Overview], ranks: ["Ranks", Ranks], data: ["Data", Data], checkpoints: ["Checkpoints", Checkpoints],
+const ROOMS = { overview: ["Overview", Overview], ranks: ["Ranks", Ranks], layers: ["Layers", Layers], data: ["Data", Data], checkpoints: ["Checkpoints", Checkpoints],
   findings: ["Findings", Findings], logs: ["Logs", Logs], compare: ["Compare", Compare] };
 const MOST_POINTS = 4000;
 const FINAL = new Set(["done", "failed", "stopped"]);

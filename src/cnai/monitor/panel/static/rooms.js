@@ -155,6 +155,47 @@ export class Data {
   close() { this.curve.close(); }
 }
 
+export class Layers {
+  constructor() {
+    this.maps = { norms: card("Gradient norm by layer and step", "wide", el("div")), ratios: card("Update over weight by layer and step", "wide", el("div")) };
+    this.root = el("div", { className: "grid" }, ...Object.values(this.maps));
+    this.asked = 0;
+  }
+
+  show(run) {
+    const due = this.asked === 0 || (!run.over && performance.now() - this.asked > 4000);
+    if (due) this.load(run.run);
+  }
+
+  async load(run) {
+    this.asked = performance.now();
+    const found = await get("/api/layers", { run, columns: 240 });
+    for (const [name, place] of Object.entries(this.maps)) {
+      place.lastChild.replaceWith(found[name].length ? this.map(found, name) : nothing("No layer was measured yet."));
+    }
+  }
+
+  map({ names, steps, last, ...tables }, name) {
+    const rows = tables[name];
+    const { canvas, most, least } = heat(rows, { shade: name === "norms" ? "accent" : "second", log: true });
+    const range = `${count(least)} to ${count(most)}, the stronger the larger, logarithmic`;
+    const tip = el("span", {}, range);
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `${names.length} layers over ${whole(last)} steps: ${range}`);
+    canvas.onmousemove = (event) => {
+      const box = canvas.getBoundingClientRect();
+      const x = Math.floor(((event.clientX - box.left) / box.width) * rows[0].length);
+      const y = Math.floor(((event.clientY - box.top) / box.height) * rows.length);
+      tip.textContent = `${names[y]}, steps ${x * steps + 1} to ${Math.min(last, (x + 1) * steps)}: ${count(rows[y]?.[x] ?? null)}`;
+    };
+    canvas.onmouseleave = () => { tip.textContent = range; };
+    return el("div", {}, canvas, el("div", { className: "axis" }, el("span", {}, "step 1"), tip, el("span", {}, `step ${whole(last)}`)),
+      el("div", { className: "axis" }, `${names[0]} on top, ${names.at(-1)} at the foot.`));
+  }
+
+  close() {}
+}
+
 export class Checkpoints {
   constructor() {
     this.card = card("Checkpoints", "wide", el("div"));
