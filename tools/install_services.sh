@@ -4,6 +4,7 @@
 set -eu
 packages=""
 command -v prometheus >/dev/null && command -v promtool >/dev/null || packages="prometheus"
+command -v amtool >/dev/null || packages="$packages prometheus-alertmanager"
 command -v chromium >/dev/null || packages="$packages chromium fonts-dejavu-core"
 if [ -z "$packages" ]; then
     exit 0
@@ -16,5 +17,5 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         --no-install-recommends $packages >/dev/null
 else
     echo "Missing, and only root can install: $packages. Tests that need them are skipped." >&2
-    echo "With your package manager: prometheus, promtool and chromium on the PATH." >&2
+    echo "With your package manager: prometheus, promtool, alertmanager, amtool and chromium on the PATH." >&2
 fi

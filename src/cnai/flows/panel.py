@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 from cnai.core.runfolder import RunFolder
 from cnai.flows.incident import incident_html
@@ -19,6 +20,7 @@ TOKEN_VARIABLE = "CNAI_MONITOR_TOKEN"  # noqa: S105
 """Environment variable with the token that visitors from other machines must have."""
 
 _END_SECONDS = 5.0
+Servers = dict[str, str]
 
 
 def show_panel(
@@ -27,7 +29,8 @@ def show_panel(
     *,
     host: str = "127.0.0.1",
     with_parent: bool = False,
-    on_ready: Callable[[str], None],
+    beside: Callable[[str], AbstractContextManager[Servers]] | None = None,
+    on_ready: Callable[[str, Servers], None],
 ) -> None:
     """Serve the panel of a run and its `/metrics` until SIGINT or SIGTERM.
 
@@ -36,7 +39,8 @@ def show_panel(
         port: Port; 0 takes any free one.
         host: Address to listen on; one that other machines can reach needs a token.
         with_parent: End when stdin ends too, which it does when the process that gave it is gone.
-        on_ready: Called with the address of the page.
+        beside: Starts other servers, from the panel's address, for as long as it lives.
+        on_ready: Called with the address of the page, and of the others by name.
 
     Raises:
         SpecError: Other machines could reach the panel, and there is no good token.
@@ -54,8 +58,9 @@ def show_panel(
     ):
         if with_parent:
             threading.Thread(target=_watch_stdin, args=(ended,), daemon=True).start()
-        on_ready(server.url)
-        ended.wait()
+        with beside(server.url) if beside else contextlib.nullcontext({}) as others:
+            on_ready(server.url, others)
+            ended.wait()
 
 
 @contextlib.contextmanager

@@ -1,4 +1,5 @@
 import json
+import subprocess
 import time
 
 import pytest
@@ -8,9 +9,9 @@ from cnai.core.events import Finding
 from cnai.core.runfolder import RunFolder
 from cnai.monitor import DETECTORS, METRICS
 from cnai.monitor.panel import serve_panel
-from cnai.monitor.stack import ALERTS, RECORDINGS, stack_files
+from cnai.monitor.stack import ALERTS, RECORDINGS, Wiring, stack_files
 from monitor_case import started, step
-from prometheus_case import Prometheus, promtool
+from prometheus_case import Prometheus, binary, promtool
 
 RULES = stack_files()["prometheus/cnai-rules.yml"]
 
@@ -50,6 +51,18 @@ def test_promtool_accepts_the_whole_configuration(tmp_path, rules):
     rules.rename(tmp_path / "cnai-rules.yml")
     code, said = promtool("check", "config", config)
     assert code == 0, said
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("hooks", ["http://127.0.0.1:9095", None])
+def test_amtool_accepts_the_routes(tmp_path, hooks):
+    config = tmp_path / "alertmanager.yml"
+    config.write_bytes(stack_files(Wiring(hooks=hooks))["alertmanager/alertmanager.yml"])
+    done = subprocess.run(
+        [binary("amtool"), "check-config", config], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 receivers" in done.stdout
 
 
 def series(name, values, **labels):

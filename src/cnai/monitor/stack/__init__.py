@@ -5,7 +5,7 @@ Alertmanager, Grafana and Kubernetes. It never talks to any of them.
 """
 
 from cnai.monitor.stack.dashboards import DASHBOARDS
-from cnai.monitor.stack.files import stack_files
+from cnai.monitor.stack.files import Wiring, stack_files
 from cnai.monitor.stack.rules import ALERTS, RECORDINGS
 
-__all__ = ["ALERTS", "DASHBOARDS", "RECORDINGS", "stack_files"]
+__all__ = ["ALERTS", "DASHBOARDS", "RECORDINGS", "Wiring", "stack_files"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from cnai.monitor.stack.dashboards import DASHBOARDS
@@ -14,14 +15,33 @@ _LABELS = {"app.kubernetes.io/part-of": "cnai"}
 _ETC = "/etc/grafana/provisioning/dashboards/cnai"
 
 
-def stack_files() -> dict[str, bytes]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """Where the servers find each other, and what tells people.
+
+    Attributes:
+        train: Host and port of the `/metrics` of a run; `serve` likewise.
+        dashboards: Folder in which Grafana finds the dashboards.
+        hooks: Address to which alerts go, as `/now` and `/morning`; None = they are only kept.
+    """
+
+    train: str = "127.0.0.1:9460"
+    serve: str = "127.0.0.1:8000"
+    prometheus: str = "127.0.0.1:9090"
+    alertmanager: str = "127.0.0.1:9093"
+    dashboards: str = _ETC
+    hooks: str | None = "http://127.0.0.1:9095"
+
+
+def stack_files(wiring: Wiring | None = None) -> dict[str, bytes]:
     """Return every file by its path inside the folder."""
+    wiring = wiring or Wiring()
     written: dict[str, dict[str, Any]] = {
         "prometheus/cnai-rules.yml": rule_groups(),
-        "prometheus/prometheus.yml": _prometheus(),
-        "alertmanager/alertmanager.yml": _alertmanager(),
-        "grafana/provisioning/datasources/cnai.yml": _source(),
-        "grafana/provisioning/dashboards/cnai.yml": _provider(),
+        "prometheus/prometheus.yml": _prometheus(wiring),
+        "alertmanager/alertmanager.yml": _alertmanager(wiring.hooks),
+        "grafana/provisioning/datasources/cnai.yml": _source(wiring.prometheus),
+        "grafana/provisioning/dashboards/cnai.yml": _provider(wiring.dashboards),
         "kubernetes/podmonitor.yaml": _monitor("PodMonitor", "train", "podMetricsEndpoints"),
         "kubernetes/servicemonitor.yaml": _monitor("ServiceMonitor", "serve", "endpoints"),
         "kubernetes/prometheusrule.yaml": _resource("PrometheusRule", "cnai", rule_groups()),
@@ -37,23 +57,30 @@ def _dashboards() -> dict[str, str]:
     return {f"{one.uid}.json": json.dumps(one.as_json(), indent=2) + "\n" for one in DASHBOARDS}
 
 
-def _prometheus() -> dict[str, Any]:
+def _prometheus(wiring: Wiring) -> dict[str, Any]:
     def job(name: str, target: str) -> dict[str, Any]:
         return {"job_name": name, "static_configs": [{"targets": [target]}]}
 
     return {
         "global": {"scrape_interval": "5s", "evaluation_interval": "5s"},
         "rule_files": ["cnai-rules.yml"],
-        "alerting": {"alertmanagers": [{"static_configs": [{"targets": ["127.0.0.1:9093"]}]}]},
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [wiring.alertmanager]}]}]},
         "scrape_configs": [
-            job("cnai-train", "127.0.0.1:9460"),
-            job("cnai-serve", "127.0.0.1:8000"),
+            job("cnai-train", wiring.train),
+            job("cnai-serve", wiring.serve),
         ],
     }
 
 
-def _alertmanager() -> dict[str, Any]:
+def _alertmanager(hooks: str | None) -> dict[str, Any]:
     """Return a route: what is critical at once, the rest together and seldom."""
+
+    def receiver(name: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            **({"webhook_configs": [{"url": f"{hooks}/{name}"}]} if hooks else {}),
+        }
+
     return {
         "route": {
             "receiver": "morning",
@@ -76,30 +103,27 @@ def _alertmanager() -> dict[str, Any]:
                 "equal": ["run"],
             }
         ],
-        "receivers": [
-            {"name": "now", "webhook_configs": [{"url": "http://127.0.0.1:9095/now"}]},
-            {"name": "morning", "webhook_configs": [{"url": "http://127.0.0.1:9095/morning"}]},
-        ],
+        "receivers": [receiver("now"), receiver("morning")],
     }
 
 
-def _source() -> dict[str, Any]:
+def _source(prometheus: str) -> dict[str, Any]:
     source = {
         "name": "Prometheus",
         "type": "prometheus",
         "access": "proxy",
-        "url": "http://127.0.0.1:9090",
+        "url": f"http://{prometheus}",
         "isDefault": True,
     }
     return {"apiVersion": 1, "datasources": [source]}
 
 
-def _provider() -> dict[str, Any]:
+def _provider(folder: str) -> dict[str, Any]:
     provider = {
         "name": "cnai",
         "folder": "cnai",
         "type": "file",
-        "options": {"path": _ETC, "foldersFromFilesStructure": False},
+        "options": {"path": folder, "foldersFromFilesStructure": False},
     }
     return {"apiVersion": 1, "providers": [provider]}
 
